@@ -112,7 +112,7 @@ class Family:
 
     `spread`: times of a stage lie within this share of the mean, either way; `num_cuts`: how many hops have a delay, at
     even distances; `latency`, `transfer`, `budget`: ranges in F, in work of a rank (all messages of one way together)
-    and in what 1F1B holds.
+    and in what 1F1B holds, drawn once for all ranks or, with `own_budgets`, for each of them.
     """
 
     num_ranks: int
@@ -124,6 +124,7 @@ class Family:
     transfer: tuple[float, float] = (0.0, 0.3)
     budget: tuple[float, float] = (1.0, 1.25)
     context: float = 1.0
+    own_budgets: bool = False
 
 
 FAMILIES = {
@@ -132,6 +133,7 @@ FAMILIES = {
     "heterogeneous": Family(24, 96, spread=0.35, num_cuts=(1, 3), budget=(1.0, 1.5), context=0.5),
     "loop": Family(8, 32, "loop", spread=0.1, latency=(0.5, 3.0), budget=(1.0, 1.5), context=0.5),
     "v": Family(8, 32, "v", spread=0.1, latency=(0.5, 3.0), budget=(0.6, 1.0), context=0.5),
+    "memory": Family(12, 48, spread=0.1, num_cuts=(1, 2), budget=(0.7, 1.5), context=0.5, own_budgets=True),
 }
 
 
@@ -150,10 +152,12 @@ def family_case(name: str, number: int, time_limit_s: float) -> PipelineProblem:
     hops = [
         PipelineHop(from_stage=s, to_stage=s + 1, latency_s=latency_s, transfer_s=transfer_s, link="shared") for s in at
     ]
-    budget = round(random.uniform(*family.budget) * family.num_ranks, 2)
+    num_budgets = family.num_ranks if family.own_budgets else 1
+    budgets = [round(random.uniform(*family.budget) * family.num_ranks, 2) for _ in range(num_budgets)]
+    ranks = tuple(PipelineRank(activation_budget_bytes=budget) for budget in budgets)
     return PipelineProblem(
         num_microbatches=family.num_microbatches,
-        ranks=(PipelineRank(activation_budget_bytes=budget),) * family.num_ranks,
+        ranks=ranks * (family.num_ranks // num_budgets),
         layout=family.layout,
         stages=tuple(stages),
         hops=tuple(hops),

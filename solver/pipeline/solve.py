@@ -13,6 +13,7 @@ from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.exact.horizon_search import close_by_state_space
+from solver.pipeline.exact.neighbourhoods import improve_by_windows
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.annealing import anneal
 from solver.pipeline.local_search.descent import descend
@@ -28,6 +29,8 @@ HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole
 DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 0.4, 0.8  # of what is left of the time
+# Of what is left: in place of annealing where questions have exact answers, else after it; `pipeline_cases` chose them.
+WINDOWS_SHARE, PROOF_SHARES = 0.7, (0.4,)
 ANNEALING_ALONE_SHARE = 0.7  # the same where nothing is proven; tabu search alone takes the rest
 
 
@@ -89,15 +92,24 @@ def _search_and_prove(search: PipelineSearch) -> None:
     """Exact search and local search one after the other, each for its share of the time that is left."""
     exact = close_by_state_space(search, until_s=search.elapsed_s + FIRST_PROOF_SHARE * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
-    anneal(search, ANNEALING_SHARE * search.left_s)
     if exact:
-        share = 1.0 if search.problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
-        close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
+        _improve_and_prove(search)
+    else:
+        anneal(search, ANNEALING_SHARE * search.left_s)
+        improve_by_windows(search, WINDOWS_SHARE * search.left_s)
     if not exact and search.problem.num_operations <= HORIZON_OPERATIONS:
         descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)
     else:
         descend(search, search.left_s)
+
+
+def _improve_and_prove(search: PipelineSearch) -> None:
+    """Windows of the best order until nothing better comes, then proofs, one after the other."""
+    last_share = 1.0 if search.problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
+    for share in (*PROOF_SHARES, last_share):
+        improve_by_windows(search, WINDOWS_SHARE * search.left_s)
+        close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
 
 
 @dataclass

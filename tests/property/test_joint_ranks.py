@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from solver.pipeline.bounds import makespan_bound
 from solver.pipeline.exact.columns import state_space_of
 from solver.pipeline.exact.decision import OPEN, REFUTED, FeasibilitySearch, least_open
 from solver.pipeline.exact.joint import joint_ranks_of
+from solver.pipeline.exact.joint_kernel import MERGED, SEPARATE
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.portfolio import policies
 from solver.pipeline.problem import PipelineShape, shape_of
@@ -77,3 +79,20 @@ def test_memory_of_both_stages_of_a_rank_counts() -> None:
     horizon = round(makespan_bound(shape) * 1.03)
     assert FeasibilitySearch(alone, horizon).status == OPEN
     assert FeasibilitySearch(alone, horizon, joint=together).status == REFUTED
+
+
+def test_weights_of_different_length_count_apart_where_states_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted together, every W is as short as the shortest: the bound is weaker."""
+    times = {"forward_s": 1.0, "input_grad_s": 1.0, "activation_bytes": 1.0, "weight_grad_context_bytes": 1.0}
+    stages = [{**times, "weight_grad_s": seconds} for seconds in (2.0, 1.0, 0.25, 0.5)]
+    shape = quantise(shape_of(pipeline(2, 5, chunks=2, stages=stages, ranks=budget(2, 4.0))), 0.25).shape
+    apart = joint_ranks_of(shape)
+    assert apart is not None
+    monkeypatch.setattr("solver.pipeline.exact.joint.MOST_STATES", len(apart.done) - 1)
+    together = joint_ranks_of(shape)
+    assert together is not None
+    assert (apart.weights == SEPARATE).all()
+    assert (together.weights == MERGED).all()
+    bounds = [least_open(state_space_of(shape), 0, 500, lambda: False, joint=one)[0] for one in (together, apart)]
+    run = replay_shape(shape, greedy_order(shape, policies(shape)[0]))
+    assert bounds[0] < bounds[1] <= round(run.makespan_s)

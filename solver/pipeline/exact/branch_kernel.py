@@ -132,8 +132,8 @@ def choose(machines: Machines, state: State, rule: Floats) -> tuple[int, int, in
                 late = machines.first[k, b] + x
                 for i in range(low, high):
                     early = machines.first[k, a] + i
-                    ahead = lst[late] - est[early] - machines.duration[k, a]
-                    behind = lst[early] - est[late] - machines.duration[k, b]
+                    ahead = lst[late] - est[early] - machines.ticks[early]
+                    behind = lst[early] - est[late] - machines.ticks[late]
                     value = (max(ahead, behind) + rule[0] * min(ahead, behind)) / state.weight[k]
                     if b == 2:
                         value *= rule[1]

@@ -13,25 +13,29 @@ import numpy as np
 
 from solver.pipeline.bounds import memory_slots
 from solver.pipeline.problem import Ints, PipelineShape
+from solver.pipeline.simulate import durations, occupancies
 
 STREAMS = 3  # F, B and W of a stage
+CHANNEL, STAGE, CHAINS = 0, 1, 2  # roles of machines
 Wait = tuple[int, int, int]
 Stream = tuple[int, int, int]  # first job, how many, ticks of each
 
 
 class Machines(NamedTuple):
-    """Columns by machine: streams by first job, number of jobs and duration; what memory allows on a rank.
+    """Columns by machine: streams by first job and number of jobs; what memory allows on a rank; ticks by job.
 
-    `capacity[k, d]`: the most F without B while d jobs are between B and W; -1: not allowed. On a channel `is_rank` is
-    0.
+    `role`: a channel, a rank of one stage, or one whose streams are `chains`. `capacity[k, d]`: on a rank of one stage
+    the most F without B while d jobs are between B and W; -1: not allowed. `most[k, y, z]`: on one of chains the most
+    jobs of the first stream with so many of the second and of the third.
     """
 
     num_jobs: int
     first: Ints
     length: Ints
-    duration: Ints
-    is_rank: Ints
+    ticks: Ints
+    role: Ints
     capacity: Ints
+    most: Ints
 
 
 class Waits(NamedTuple):
@@ -62,10 +66,10 @@ class StateSpace(NamedTuple):
 
 def state_space_of(shape: PipelineShape) -> StateSpace:
     """The columns of a shape in whole ticks; what has more than three streams is relaxed to several machines."""
-    shared = _shared_channels(shape)
+    shared = shared_channels(shape)
     streams = [*_ranks(shape), *(one[at : at + STREAMS] for one in shared for at in range(0, len(one), STREAMS))]
     num_jobs = 2 * shape.num_operations
-    waits = _waits_of(shape, num_jobs, streams)
+    waits = waits_of(shape, num_jobs, streams)
     alone = len(set(shape.rank_of_s.tolist())) == shape.num_stages
     narrow = all(len(one) <= STREAMS for one in shared)
     complete = alone and narrow and not (shape.sync_link_s >= 0).any()
@@ -81,7 +85,7 @@ def _ranks(shape: PipelineShape) -> list[list[Stream]]:
     ]
 
 
-def _shared_channels(shape: PipelineShape) -> list[list[Stream]]:
+def shared_channels(shape: PipelineShape) -> list[list[Stream]]:
     """The hops of every link and direction, where there are several: one alone is in order already."""
     m, n = shape.num_microbatches, shape.num_operations
     channels: dict[int, list[Stream]] = {}
@@ -99,15 +103,20 @@ def _ways(shape: PipelineShape, hop: int) -> tuple[tuple[int, int, int], tuple[i
 
 
 def _machines_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Machines:
-    columns = np.zeros((3, len(streams), STREAMS), dtype=np.int64)
+    columns = np.zeros((2, len(streams), STREAMS), dtype=np.int64)
     for machine, parts in enumerate(streams):
-        for at, part in enumerate(parts):
-            columns[:, machine, at] = part
+        for at, (first, count, _) in enumerate(parts):
+            columns[:, machine, at] = first, count
     capacity = np.full((len(streams), shape.num_microbatches + 1), shape.num_microbatches, dtype=np.int64)
     for s in range(shape.num_stages):
         capacity[s] = _capacity(shape, s)
-    is_rank = (np.arange(len(streams)) < shape.num_stages).astype(np.int64)
-    return Machines(num_jobs, columns[0], columns[1], columns[2], is_rank, capacity)
+    role = np.where(np.arange(len(streams)) < shape.num_stages, STAGE, CHANNEL)
+    return Machines(num_jobs, columns[0], columns[1], ticks_of(shape), role, capacity, np.zeros((1, 0, 0), np.int64))
+
+
+def ticks_of(shape: PipelineShape) -> Ints:
+    """Of all jobs: operations, then the message of each on its channel, if any."""
+    return np.concatenate([durations(shape), occupancies(shape)[: shape.num_operations]]).astype(np.int64)
 
 
 def _capacity(shape: PipelineShape, stage: int) -> Ints:
@@ -121,7 +130,8 @@ def _capacity(shape: PipelineShape, stage: int) -> Ints:
     return np.where(left < 0, -1, np.floor(np.minimum(fits, m))).astype(np.int64)
 
 
-def _waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Waits:
+def waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Waits:
+    """What waits for what by data, order within streams and slots of memory, with the machines of these streams."""
     topo = np.array(list(_in_precedence_order(shape)), dtype=np.int64)
     rows = np.array(list(_waits(shape)), dtype=np.int64).reshape(-1, 3)
     out_order = np.argsort(rows[:, 0], kind="mergesort")

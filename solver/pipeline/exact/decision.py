@@ -5,7 +5,8 @@ Same question, same work, same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,19 @@ ROOT_WORK = 200_000_000  # the windows of a horizon are tightened for so long at
 RULE = (0.0, 1.0)
 
 
+class Given(NamedTuple):
+    """Least and most counts of all pairs (as in `State.order`); earliest and latest starts of all jobs."""
+
+    order: Ints
+    early: Ints
+    late: Ints
+
+
 class FeasibilitySearch:
-    """One question: the windows of a horizon, and the search in them. `weight`: where an earlier one got stuck."""
+    """One question: the windows of a horizon, and the search in them. `weight`: where an earlier one got stuck.
+
+    `given`: what holds beside the horizon.
+    """
 
     def __init__(
         self,
@@ -36,15 +48,17 @@ class FeasibilitySearch:
         rule: tuple[float, float] = RULE,
         root_work: int = ROOT_WORK,
         joint: JointRanks | None = None,
+        given: Given | None = None,
     ) -> None:
         self.horizon = horizon
         self._state_space = state_space
-        self._rows = _new_rows(state_space.machines)
-        self._state = _new_state(state_space, horizon)
+        given = _nothing(state_space.machines, horizon) if given is None else given
+        self._rows = _new_rows(state_space.machines, given.order)
+        self._state = _new_state(state_space, horizon, given)
         if weight is not None:
             self._state.weight[:] = weight
         self.first_weight = self._state.weight.copy()
-        depth = _num_pairs(state_space.machines) + 1
+        depth = _num_pairs(state_space.machines, given.order) + 1
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
@@ -84,11 +98,11 @@ class FeasibilitySearch:
                 self.status = found
         return self.status
 
-    def improve(self, work: int, shape: PipelineShape) -> PipelineOrder | None:
-        """Search for so much longer, below every order that is reached; the last of them."""
+    def improve(self, work: int) -> list[Ints] | None:
+        """Search for so much longer, below every order that is reached; the queues of the last of them."""
         best, most = None, self.work + work
         while self.work < most and self.go_on(most - self.work) == REACHED:
-            best = self.order(shape)
+            best = self.queues()
             self.lower(self.value - 1)
         return best
 
@@ -110,17 +124,30 @@ class FeasibilitySearch:
         trail_at, trail_old = (np.concatenate([one, np.zeros_like(one)]) for one in (state.trail_at, state.trail_old))
         self._state = state._replace(trail_at=trail_at, trail_old=trail_old)
 
+    def queues(self) -> list[Ints]:
+        """The jobs of all machines in their order, once the horizon is reached."""
+        machines = self._state_space.machines
+        return [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
+
     def order(self, shape: PipelineShape) -> PipelineOrder:
         """The order of all machines once the horizon is reached."""
-        machines, n = self._state_space.machines, shape.num_operations
-        queues = [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
-        stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
-        shared = {int(job) - n: queue - n for queue in queues[shape.num_stages :] for job in queue}
-        channels = [
-            shared.get(int(messages[0]), messages) if len(messages) else messages
-            for messages in channel_messages(shape)
-        ]
-        return PipelineOrder(tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks)), tuple(channels))
+        return order_of(shape, self.queues())
+
+
+def order_of(shape: PipelineShape, queues: Sequence[Ints]) -> PipelineOrder:
+    """The order in which stages, then shared channels have these queues."""
+    stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
+    ranks = tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks))
+    return PipelineOrder(ranks, with_shared(shape, queues[shape.num_stages :]))
+
+
+def with_shared(shape: PipelineShape, queues: Sequence[Ints]) -> tuple[Ints, ...]:
+    """Messages of all channels, those of the shared ones as in the queues of their jobs."""
+    n = shape.num_operations
+    shared = {int(job) - n: queue - n for queue in queues for job in queue}
+    return tuple(
+        shared.get(int(messages[0]), messages) if len(messages) else messages for messages in channel_messages(shape)
+    )
 
 
 def least_open(
@@ -169,10 +196,10 @@ def _queue(machines: Machines, k: int, order: Ints) -> Ints:
     return queue
 
 
-def _num_pairs(machines: Machines) -> int:
-    """Pairs of jobs of different streams: every decision settles at least one."""
-    x, y, z = machines.length.T
-    return int((x * y + x * z + y * z).sum())
+def _num_pairs(machines: Machines, order: Ints) -> int:
+    """Open pairs of jobs of different streams: every decision settles at least one."""
+    known = np.arange(order.shape[3]) < machines.length[:, [1, 2, 2], None]
+    return int(((order[:, :, 1] - order[:, :, 0]) * known).sum())
 
 
 def _free_order(machines: Machines) -> Ints:
@@ -183,16 +210,22 @@ def _free_order(machines: Machines) -> Ints:
     return order
 
 
-def _new_state(state_space: StateSpace, horizon: int) -> State:
-    machines, waits, free = state_space.machines, state_space.waits, _free_order(state_space.machines)
+def _nothing(machines: Machines, horizon: int) -> Given:
+    """Every pair is open, and every start up to the horizon."""
+    early = np.zeros(machines.num_jobs, dtype=np.int64)
+    return Given(_free_order(machines), early, np.full_like(early, horizon))
+
+
+def _new_state(state_space: StateSpace, horizon: int, given: Given) -> State:
+    machines, waits, order = state_space.machines, state_space.waits, given.order
     size, num_machines = machines.num_jobs, len(machines.length)
-    value = np.concatenate([np.zeros(size, dtype=np.int64), horizon - waits.last, free.ravel()])
+    value = np.concatenate([given.early, np.minimum(given.late, horizon - waits.last), order.ravel()])
     length = len(value)
     return State(
         value,
         value[:size],
         value[size : 2 * size],
-        value[2 * size :].reshape(free.shape),
+        value[2 * size :].reshape(order.shape),
         np.full(length, -1, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
@@ -213,7 +246,8 @@ def _empty_rows(machines: Machines) -> Rows:
     return Rows(table, columns[0], columns[1], columns[2], columns[3], columns[4], window, order)
 
 
-def _new_rows(machines: Machines) -> Rows:
-    rows, free = _empty_rows(machines), _free_order(machines)
-    most = max((fill_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length))), default=1)
+def _new_rows(machines: Machines, order: Ints) -> Rows:
+    """Scratch for passes over any of the machines with these pairs open."""
+    rows = _empty_rows(machines)
+    most = max((fill_rows(machines, k, order[k], rows)[1] for k in range(len(machines.length))), default=1)
     return rows._replace(reach=np.zeros(most, dtype=np.int64), leave=np.zeros(most, dtype=np.int64))

@@ -17,7 +17,7 @@ import numpy as np
 
 from solver.clock import charge
 from solver.pipeline.exact.columns import StateSpace, state_space_of
-from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
+from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states, order_of
 from solver.pipeline.exact.joint import joint_ranks_of
 from solver.pipeline.exact.joint_kernel import JointRanks
 from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
@@ -170,7 +170,8 @@ def _step(horizons: HorizonSearch, prober: Prober) -> None:
     question, shape = prober.question, horizons.ticks.shape
     assert question is not None, "every prober has had its turn"
     if prober.goes_on:
-        prober.order = question.improve(STEP, shape)
+        queues = question.improve(STEP)
+        prober.order = None if queues is None else order_of(shape, queues)
     else:
         prober.order = question.order(shape) if question.go_on(STEP) == REACHED else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.pipeline.exact.joint_kernel import STREAMS, Counts, JointRanks, list_states
+from solver.pipeline.exact.joint_kernel import MERGED, NO_WEIGHTS, SEPARATE, STREAMS, Counts, JointRanks, list_states
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 MOST_STATES = 1_500_000  # of one graph: a pass over it takes a hundredth of a second
@@ -21,16 +21,19 @@ def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
         return None
     used = [memory for memory in graphs if graphs[memory] is not None]
     laid = [graph for graph in graphs.values() if graph is not None]
-    sizes = [len(count) for count, _ in laid]
-    columns = [_streams(shape, pairs[at]) for at in retained]
+    sizes = [len(count) for count, _, _ in laid]
+    of_rank = [used.index(memories[at]) for at in retained]
+    weights = [laid[graph][2] for graph in of_rank]
+    columns = [_streams(shape, pairs[at], kind) for at, kind in zip(retained, weights, strict=True)]
     return JointRanks(
-        np.array([used.index(memories[at]) for at in retained], dtype=np.int64),
+        np.array(of_rank, dtype=np.int64),
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array(weights, dtype=np.int64),
         np.array([first for first, _ in columns], dtype=np.int64),
         np.array([ticks for _, ticks in columns], dtype=np.int64),
         shape.num_microbatches,
-        np.concatenate([count for count, _ in laid]),
-        np.concatenate([before for _, before in laid]),
+        np.concatenate([count for count, _, _ in laid]),
+        np.concatenate([before for _, before, _ in laid]),
         np.zeros(max(sizes), dtype=np.int64),
         np.zeros(max(sizes), dtype=np.int64),
         np.zeros((2, STREAMS, 2 * shape.num_microbatches), dtype=np.int64),
@@ -38,40 +41,42 @@ def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
     )
 
 
-def _memory(shape: PipelineShape, own: Ints) -> tuple[float, float, float, float]:
-    """Activations of both stages, the smaller context, the budget."""
-    first, second = shape.activation_s[own].tolist()
+def _memory(shape: PipelineShape, own: Ints) -> tuple[float, ...]:
+    """Activations of both stages, contexts of both, the budget."""
     budget = float(shape.budget_r[shape.rank_of_s[own[0]]]) * (1 + 1e-9)
-    return first, second, float(shape.context_s[own].min()), budget
+    return (*shape.activation_s[own].tolist(), *shape.context_s[own].tolist(), budget)
 
 
-def _streams(shape: PipelineShape, own: Ints) -> tuple[list[int], list[int]]:
-    """First jobs of F, F, B, B, W, W (-1: fused) and ticks of five streams, that of W the shorter."""
+def _streams(shape: PipelineShape, own: Ints, weights: int) -> tuple[list[int], list[int]]:
+    """First jobs of F, F, B, B, W, W (-1: fused) and ticks of the streams, that of merged W the shorter."""
     first, second = own.tolist()
     path = [(0, first), (0, second), (1, second), (1, first)]
     ticks = [int(shape.duration_ks[kind, stage]) for kind, stage in path]
     jobs = [shape.operation_id(kind, stage, 0) for kind, stage in path]
     if shape.num_kinds == 2:
-        return [*jobs, -1, -1], [*ticks, 0]
-    weights = [shape.operation_id(2, stage, 0) for stage in (first, second)]
-    return [*jobs, *weights], [*ticks, int(shape.duration_ks[2, own].min())]
+        return [*jobs, -1, -1], [*ticks, 0, 0]
+    apart = [int(shape.duration_ks[2, stage]) for stage in (first, second)]
+    of_weights = apart if weights == SEPARATE else [min(apart)] * 2
+    return [*jobs, *(shape.operation_id(2, stage, 0) for stage in (first, second))], [*ticks, *of_weights]
 
 
-def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts] | None:
-    """The states within memory, with W where they are few enough, else without."""
-    m = shape.num_microbatches
-    most = [m, m, 2 * m]
-    for at, held in enumerate(memory[:3]):
-        if held > 0 and np.isfinite(memory[3]):
-            most[at] = min(most[at], int(memory[3] / held))
-    for has_weights in (True, False) if shape.num_kinds == 3 else (False,):
-        bounds = np.array([most[0], most[1], most[2] if has_weights else 0], dtype=np.int64)
-        if (m + 1) * (bounds[0] + 1) ** 2 * (bounds[1] + 1) * (bounds[2] + 1) > MOST_PLACES:
+def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts, int] | None:
+    """The states within memory, with W of both stages apart where they are few enough, else together, else without."""
+    m, budget = shape.num_microbatches, memory[4]
+    fits = [budget / held if held > 0 and np.isfinite(budget) else np.inf for held in memory[:4]]
+    first, second, *waiting = (int(min(m, most)) for most in fits)
+    least = min(memory[2:4])
+    both = int(min(2 * m, budget / least if least > 0 and np.isfinite(budget) else np.inf))
+    most_of = {SEPARATE: (*waiting,), MERGED: (both, 0), NO_WEIGHTS: (0, 0)}
+    for weights in (SEPARATE, MERGED, NO_WEIGHTS) if shape.num_kinds == 3 else (NO_WEIGHTS,):
+        most = np.array([first, second, *most_of[weights]], dtype=np.int64)
+        if (m + 1) * (most[0] + 1) ** 2 * (most[1:] + 1).prod() > MOST_PLACES:
             continue
+        held = memory if weights == SEPARATE else np.array([memory[0], memory[1], least, 0.0, budget])
         nothing = np.zeros((0, STREAMS), dtype=np.int32)
-        size = list_states(memory, m, has_weights, bounds, nothing, nothing)
+        size = list_states(held, m, weights, most, nothing, nothing)
         if size <= MOST_STATES:
             count, before = (np.zeros((size, STREAMS), dtype=np.int32) for _ in range(2))
-            list_states(memory, m, has_weights, bounds, count, before)
-            return count, before
+            list_states(held, m, weights, most, count, before)
+            return count, before, weights
     return None

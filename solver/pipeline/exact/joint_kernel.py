@@ -1,14 +1,17 @@
 """A rank of two stages as one machine: windows by a pass over the counters of all that it has done. Compiled.
 
-A state counts what is done: (f0, f1, b1, b0, w) are F of the first and of the second stage, B of the second and of the
-first, W of both. The path of a micro-batch makes f0 >= f1 >= b1 >= b0, and memory keeps them close:
-`a0 (f0 - b0) + a1 (f1 - b1) + c (b0 + b1 - w) <= budget`, c the smaller context.
+A state counts what is done: (f0, f1, b1, b0, w0, w1) are F of the first and of the second stage, B of the second and of
+the first, W of the first and of the second. The path of a micro-batch makes f0 >= f1 >= b1 >= b0, b0 >= w0, b1 >= w1,
+and memory keeps them close: `a0 (f0 - b0) + a1 (f1 - b1) + c0 (b0 - w0) + c1 (b1 - w1) <= budget`.
 
-Proof that every schedule keeps the windows. What a rank does is a walk through these states. The k-th W of the walk
-lasts no less than the shorter kind of W; it starts no earlier than the k-th least of the earliest starts of all W, as
-k of them have started by then, and no later than the k-th least of their latest starts for the same reason. So the
-earliest time of a state over all walks within the windows is no later than in any schedule, the latest time at which it
-may be left no earlier; a job starts between the two for some state. Windows of what W needs are left as they are.
+Proof that every schedule keeps the windows. What a rank does is a walk through these states. So the earliest time of a
+state over all walks within the windows is no later than in any schedule, the latest time at which it may be left no
+earlier; a job starts between the two for some state.
+
+Where these are too many states, w counts W of both: `c (b0 + b1 - w)` with c the smaller context. The k-th W of the
+walk lasts no less than the shorter kind of W; it starts no earlier than the k-th least of the earliest starts of all W,
+as k of them have started by then, and no later than the k-th least of their latest starts for the same reason. Windows
+of W are left as they are then.
 Dynamic programming over states as in `resource_kernel`; horizons as in Klein and Scholl (1999).
 """
 
@@ -25,8 +28,9 @@ from solver.pipeline.exact.resource_kernel import FAR, Rows
 from solver.pipeline.exact.window_kernel import WORK, Flags, State, propagate, push_earliest, push_latest, put
 from solver.pipeline.problem import Floats, Ints
 
-STREAMS = 5  # F, F, B, B by the path of a micro-batch, then W of both
-WEIGHTS = 4  # the stream of W
+STREAMS = 6  # F, F, B, B by the path of a micro-batch, then W of the first stage, or of both, and W of the second
+WEIGHTS = 4  # the first stream of W
+NO_WEIGHTS, MERGED, SEPARATE = 0, 1, 2  # how a graph counts W
 LOOKS = 2  # states looked at in the time that one state of `resource_kernel` takes
 
 
@@ -34,7 +38,7 @@ Counts: TypeAlias = NDArray[np.int32]
 
 
 class JointRanks(NamedTuple):
-    """Columns by rank: its graph of states, first jobs and ticks of its streams (of W: of either stage).
+    """Columns by rank: its graph of states, how this counts W, first jobs and ticks of its streams.
 
     Graphs lie one after the other, from `graph_at[g]` to `graph_at[g + 1]`: `done` jobs of every stream done, `before`
     the state in which it was one less, or -1. Ranks of equal memory share a graph. `seen`: the sum of the windows that
@@ -43,6 +47,7 @@ class JointRanks(NamedTuple):
 
     graph: Ints
     graph_at: Ints
+    weights: Ints
     first: Ints
     ticks: Ints
     num_microbatches: int
@@ -55,45 +60,51 @@ class JointRanks(NamedTuple):
 
 
 @compiled
-def list_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
+def list_states(memory: Floats, m: int, weights: int, most: Ints, count: Counts, before: Counts) -> int:
     """Number of states within memory; fills `count` and `before` when they have space for them.
 
-    `memory`: activations of both stages, the context, the budget. `most`: F without B of either stage, B without W.
+    `memory`: activations of both stages, the contexts of both streams of W, the budget. `most`: F without B of either
+    stage, B without W of either stream.
     """
-    first, second, waiting = most
-    place = np.full((m + 1, first + 1, second + 1, first + 1, waiting + 1), -1, dtype=np.int32)
+    first, second, waiting, again = most
+    place = np.full((m + 1, first + 1, second + 1, first + 1, waiting + 1, again + 1), -1, dtype=np.int32)
     size = 0
     for f0 in range(m + 1):
         for f1 in range(max(0, f0 - first), f0 + 1):
             for b1 in range(max(0, f1 - second), f1 + 1):
                 for b0 in range(max(0, f0 - first), b1 + 1):
                     held = memory[0] * (f0 - b0) + memory[1] * (f1 - b1)
-                    low = max(0, b0 + b1 - waiting) if has_weights else b0 + b1
-                    for w in range(low, b0 + b1 + 1):
-                        if held + memory[2] * (b0 + b1 - w) > memory[3]:
-                            continue
-                        place[f0, f0 - f1, f1 - b1, b1 - b0, b0 + b1 - w] = size
-                        if size < count.shape[0]:
-                            _fill_state(place, (f0, f1, b1, b0, w), has_weights, count[size], before[size])
-                        size += 1
+                    due = b0 if weights == SEPARATE else b0 + b1
+                    due_again = b1 if weights == SEPARATE else 0
+                    for w0 in range(max(0, due - waiting), due + 1):
+                        for w1 in range(max(0, due_again - again), due_again + 1):
+                            if held + memory[2] * (due - w0) + memory[3] * (due_again - w1) > memory[4]:
+                                continue
+                            place[f0, f0 - f1, f1 - b1, b1 - b0, due - w0, due_again - w1] = size
+                            if size < count.shape[0]:
+                                _fill_state(place, (f0, f1, b1, b0, w0, w1), weights, count[size], before[size])
+                            size += 1
     return size
 
 
 @inlined
 def _fill_state(
-    place: Counts, at: tuple[int, int, int, int, int], has_weights: bool, count: Counts, before: Counts
+    place: Counts, at: tuple[int, int, int, int, int, int], weights: int, count: Counts, before: Counts
 ) -> None:
     """One state and the states that lead into it."""
     now = np.array(at)
     count[:] = now
     before[:] = -1
-    for stream in range(STREAMS if has_weights else WEIGHTS):
+    for stream in range(WEIGHTS + weights):
         now[stream] -= 1
         f0, f1, b1, b0 = now[0], now[1], now[2], now[3]
-        waiting = b0 + b1 - now[WEIGHTS] if has_weights else 0
-        inside = 0 <= b0 <= b1 <= f1 <= f0 and now[WEIGHTS] >= 0 and 0 <= waiting < place.shape[4]
+        due = b0 if weights == SEPARATE else b0 + b1
+        waiting = 0 if weights == NO_WEIGHTS else due - now[WEIGHTS]
+        again = b1 - now[WEIGHTS + 1] if weights == SEPARATE else 0
+        inside = 0 <= b0 <= b1 <= f1 <= f0 and now[WEIGHTS] >= 0 and now[WEIGHTS + 1] >= 0
+        inside = inside and 0 <= waiting < place.shape[4] and 0 <= again < place.shape[5]
         if inside and f0 - f1 < place.shape[1] and f1 - b1 < place.shape[2] and b1 - b0 < place.shape[3]:
-            before[stream] = place[f0, f0 - f1, f1 - b1, b1 - b0, waiting]
+            before[stream] = place[f0, f0 - f1, f1 - b1, b1 - b0, waiting, again]
         now[stream] += 1
 
 
@@ -134,25 +145,21 @@ def _sum_of_windows(joint: JointRanks, state: State, k: int) -> int:
 
 @compiled
 def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
-    """Windows of F and B of one rank by all that it can do."""
+    """Windows of F and B of one rank, and of W where they are counted apart, by all that it can do."""
     waits, joint, state = uncounted((waits, joint, state))
     begin, end = joint.graph_at[joint.graph[k]], joint.graph_at[joint.graph[k] + 1]
     m, size = joint.num_microbatches, state.est.size
     early, late = np.full((STREAMS, 2 * m), FAR), np.full((STREAMS, 2 * m), -FAR)
-    for stream in range(WEIGHTS):
+    apart = WEIGHTS if joint.weights[k] != SEPARATE else STREAMS
+    for stream in range(apart):
         first = joint.first[k, stream]
         early[stream, :m], late[stream, :m] = state.est[first : first + m], state.lst[first : first + m]
-    if joint.first[k, WEIGHTS] >= 0:
-        for at in range(2):
-            first = joint.first[k, WEIGHTS + at]
-            early[WEIGHTS, at * m : (at + 1) * m] = state.est[first : first + m]
-            late[WEIGHTS, at * m : (at + 1) * m] = state.lst[first : first + m]
-        early[WEIGHTS].sort()
-        late[WEIGHTS].sort()
+    if joint.weights[k] == MERGED:
+        _merge_weights(joint, state, k, early[WEIGHTS], late[WEIGHTS])
     state.number[WORK] += (end - begin) // LOOKS
     if not _walk(joint, joint.ticks[k], begin, end, early, late):
         return False
-    for stream in range(WEIGHTS):
+    for stream in range(apart):
         for number in range(m):
             job = joint.first[k, stream] + number
             earliest, latest = joint.window[0, stream, number], joint.window[1, stream, number]
@@ -165,6 +172,18 @@ def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
                 put(state, size + job, latest)
                 _mark(waits, state, job, state.dirty_lst)
     return True
+
+
+@inlined
+def _merge_weights(joint: JointRanks, state: State, k: int, early: Ints, late: Ints) -> None:
+    """Starts of W of both stages, each in order of time."""
+    m = joint.num_microbatches
+    for at in range(2):
+        first = joint.first[k, WEIGHTS + at]
+        early[at * m : (at + 1) * m] = state.est[first : first + m]
+        late[at * m : (at + 1) * m] = state.lst[first : first + m]
+    early.sort()
+    late.sort()
 
 
 @inlined

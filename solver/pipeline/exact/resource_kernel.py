@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.exact.columns import Machines
+from solver.pipeline.exact.columns import CHAINS, STAGE, Machines
 from solver.pipeline.problem import Ints
 
 FAR = 1 << 50  # later than any tick of a schedule
@@ -42,7 +42,8 @@ def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int,
     """The states that the decided orders and memory leave; returns the numbers of rows and of states."""
     machines, order, rows = uncounted((machines, order, rows))
     first_y, last_y, start = rows.first_y, rows.last_y, rows.start
-    capacity = machines.capacity[k] if machines.is_rank[k] == 1 else machines.capacity[k, :0]
+    capacity = machines.capacity[k] if machines.role[k] == STAGE else machines.capacity[k, :0]
+    most = machines.most[k] if machines.role[k] == CHAINS else machines.most[0, :0]
     y_jobs, z_jobs = machines.length[k, 1], machines.length[k, 2]
     row, place = 0, 0
     for z in range(z_jobs + 1):
@@ -57,7 +58,7 @@ def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int,
             last, high = min(last, order[2, 1, z]), order[1, 1, z]
         first_y[z], last_y[z], start[z] = first, last, row
         bounds, source = (z, first, last, low, high), (from_first, from_last, from_row)
-        place = _fill_row(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], capacity, place)
+        place = _fill_row(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], capacity, most, place)
         row += max(last - first + 1, 0)
     return row, place
 
@@ -71,6 +72,7 @@ def _fill_row(
     order_y: Ints,
     order_z: Ints,
     capacity: Ints,
+    most_x: Ints,
     place: int,
 ) -> int:
     """The rows of one z, each with the states that lead into it from the row before and from the row of z - 1."""
@@ -85,6 +87,8 @@ def _fill_row(
             high = min(high, order_y[1, y])
         if capacity.size > 0:
             low, high = max(low, y), min(high, y + capacity[y - z])
+        if most_x.size > 0:
+            high = min(high, most_x[y, z])
         here = table[row]
         here[LOW], here[HIGH], here[AT], here[Y], here[Z] = low, high, place - low, y, z
         here[BY_Y], here[BY_Y + 1], here[BY_Z], here[BY_Z + 1] = 0, -1, 0, -1
@@ -105,7 +109,7 @@ def _fill_row(
 def sweep(machines: Machines, k: int, est: Ints, lst: Ints, order: Ints, rows: Rows) -> int:
     """Fill `window` and `order` of the scratch; the number of states, or -1: no order keeps the windows."""
     machines, est, lst, order, rows = uncounted((machines, est, lst, order, rows))
-    length, first, ticks = machines.length[k], machines.first[k], machines.duration[k]
+    length, first, ticks = machines.length[k], machines.first[k], machines.ticks
     num_rows, num_states = fill_rows(machines, k, order, rows)
     if num_states == 0:
         return -1
@@ -136,15 +140,16 @@ def _forwards(table: Ints, first: Ints, ticks: Ints, est: Ints, lst: Ints, reach
             if y_low <= x <= y_high:
                 start = max(reach[y_at + x], est[y_job])
                 if start <= lst[y_job]:
-                    now = min(now, start + ticks[1])
+                    now = min(now, start + ticks[y_job])
             if z_low <= x <= z_high:
                 start = max(reach[z_at + x], est[z_job])
                 if start <= lst[z_job]:
-                    now = min(now, start + ticks[2])
+                    now = min(now, start + ticks[z_job])
             reach[at + x] = now
             if x < high:
-                start = max(now, est[first[0] + x])
-                now = start + ticks[0] if start <= lst[first[0] + x] else FAR
+                x_job = first[0] + x
+                start = max(now, est[x_job])
+                now = start + ticks[x_job] if start <= lst[x_job] else FAR
 
 
 @compiled
@@ -155,7 +160,7 @@ def _backwards(
     for row in range(table.shape[0] - 1, -1, -1):
         low, at, y, z = table[row, LOW], table[row, AT], table[row, Y] - 1, table[row, Z] - 1
         for x in range(table[row, HIGH] - 1, low - 1, -1):
-            late = min(leave[at + x + 1] - ticks[0], lst[first[0] + x])
+            late = min(leave[at + x + 1] - ticks[first[0] + x], lst[first[0] + x])
             start = max(reach[at + x], est[first[0] + x])
             if start <= late:
                 leave[at + x] = max(leave[at + x], late)
@@ -163,11 +168,11 @@ def _backwards(
                 window[1, 0, x] = max(window[1, 0, x], late)
         if table[row, BY_Y] <= table[row, BY_Y + 1]:
             job = first[1] + y
-            seen = _back(table[row, BY_Y : BY_Y + 3], at, (est[job], lst[job], ticks[1]), reach, leave)
+            seen = _back(table[row, BY_Y : BY_Y + 3], at, (est[job], lst[job], ticks[job]), reach, leave)
             _note(window[:, 1, y], order[0, :, y], seen)
         if table[row, BY_Z] <= table[row, BY_Z + 1]:
             job = first[2] + z
-            seen = _back(table[row, BY_Z : BY_Z + 3], at, (est[job], lst[job], ticks[2]), reach, leave)
+            seen = _back(table[row, BY_Z : BY_Z + 3], at, (est[job], lst[job], ticks[job]), reach, leave)
             if _note(window[:, 2, z], order[1, :, z], seen):
                 order[2, 0, z] = min(order[2, 0, z], y + 1)
                 order[2, 1, z] = max(order[2, 1, z], y + 1)

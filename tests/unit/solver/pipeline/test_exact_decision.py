@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.pipeline.exact.columns import state_space_of
-from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
+from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states, order_of
 from solver.pipeline.problem import shape_of
 from solver.pipeline.quantise import quantise
 from solver.pipeline.simulate import replay_shape
@@ -67,11 +67,11 @@ def test_what_is_reached_is_improved_to_the_optimum() -> None:
         horizon for horizon in range(least, 1_000) if FeasibilitySearch(STATES, horizon).go_on(10**9) == REACHED
     )
     question = FeasibilitySearch(STATES, 3 * optimum)
-    order = question.improve(10**9, SHAPE)
+    queues = question.improve(10**9)
     assert question.status == REFUTED
     assert question.horizon == optimum - 1
-    assert order is not None
-    assert replay_shape(SHAPE, order).makespan_s == optimum
+    assert queues is not None
+    assert replay_shape(SHAPE, order_of(SHAPE, queues)).makespan_s == optimum
 
 
 def test_lowered_in_the_midst_nothing_that_can_be_kept_is_lost() -> None:
