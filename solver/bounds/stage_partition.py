@@ -149,9 +149,9 @@ def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, fol
     """
 
     def row(one: Mapping[str, FloatArray | float], name: str) -> FloatArray | float:
-        if not name.startswith("turn"):
+        if not name.startswith("gradient"):
             return one[name]
-        return one["forward"] + one["last_gradient"] if folded == (name == "turn_before") else one["forward"]
+        return one["forward"] + one["last_gradient"] if folded == (name == "gradient_before") else one["forward"]
 
     return np.array([[[row(one, name) for one in kind] for kind in needs] for name in NEEDS])
 

@@ -34,15 +34,15 @@ NEEDS = (
     "forward",
     "both",
     "weighted",
-    "turn_before",
-    "turn_behind",
+    "gradient_before",
+    "gradient_behind",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED, TURN_BEFORE, TURN_BEHIND = range(1, NUM_SUMS)
-BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, TURN_BEHIND)  # of these, the sums over the ranks behind one count, too
-BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, TURN_AFTER = range(len(BEHIND))
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, NUM_SUMS)
+BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND)  # of these, the sums over the ranks behind one count, too
+BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(len(BEHIND))
 
 
 class PartitionProblem(NamedTuple):
@@ -204,7 +204,7 @@ def _need_s(
     ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
-    turnaround_s = before[TURN_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[TURN_AFTER]
+    turnaround_s = before[GRADIENT_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[GRADIENT_AFTER]
     turnaround_s = max(known[FORWARD], turnaround_s) + problem.turnaround_delay_s
     turnaround_s += before_hops_s if folded else behind_hops_s
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
