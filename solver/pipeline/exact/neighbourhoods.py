@@ -42,7 +42,7 @@ MOST_OPERATIONS = 20_000  # of a pipeline: beyond, an order takes longer to look
 BY_KIND_SHARE = 0.4  # of the questions about chains: F, B and W; else kinds and stages are put together by chance
 EXCHANGED_SHARE, MOST_EXCHANGES = 0.3, 2  # of the questions about chains, with so many neighbours exchanged
 FADES, LEAST_WEIGHT = 0.03, 0.02  # what the last question counts of a way's weight, the share of those with orders
-MOST_IDLE = 2_000  # questions in a row without a better order: the rest is for proofs
+MOST_IDLE = 0.6  # per operation: questions in a row without a better order, then comes the time for proofs
 PATIENT, EQUAL_SHARE = 60, 0.3  # after so many questions without, some ask for another order of the same value
 
 
@@ -114,8 +114,9 @@ def improve_by_windows(search: PipelineSearch, seconds: float) -> None:
     ticks = quantise(search.shape, state_space_tick_s(search.shape))
     windows = WindowSearch(ticks, seed=search.problem.options.seed)
     incumbent = windows.incumbent(in_order(search.shape, search.order))
+    most_idle = MOST_IDLE * search.shape.num_operations
     with ThreadPoolExecutor(search.num_threads) as pool:
-        while not search.over and search.elapsed_s < until_s and windows.idle < MOST_IDLE:
+        while not search.over and search.elapsed_s < until_s and windows.idle < most_idle:
             drawn = [windows.drawn(incumbent) for _ in range(search.num_threads)]
             answers = list(pool.map(windows.asked, drawn))
             charge(search.clock, QUESTION_S + WORK_S * max(work for _, work in answers))
