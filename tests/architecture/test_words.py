@@ -17,7 +17,7 @@ FIELD = set(
     re.findall(
         r"\w+",
         """
-        boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
+        boundary cell chain clock column commodity communicator connection cost curve defect delay demand dispatch
         distance efficiency estimate event gemm goal history hook init instance interval job layer
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem
@@ -33,7 +33,7 @@ PLAIN = set(
         """
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact feature few found given improve kind
-        known need no on once one pooled prediction priced pricing publisher reading record recovery report
+        known named need no on once one pooled prediction priced pricing publisher reading record recovery report
         returned round run sent setting share shared sharing short side skip skipped split stated
         step summary tie timed too type unfinished unpriced use wait way work
         """,
