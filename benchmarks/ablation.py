@@ -67,6 +67,23 @@ def _of_no_seconds(original: Callable[..., Any]) -> Callable[..., Any]:
     return bound
 
 
+def _of_no_seconds_at_all(original: Any) -> Any:
+    """In place of a function whose record has nothing but seconds."""
+
+    def bound(*arguments: Any, **named: Any) -> Any:
+        found = original(*arguments, **named)
+        return replace(found, **{one.name: np.zeros_like(getattr(found, one.name)) for one in fields(found)})
+
+    return bound
+
+
+def _out_of_order(original: Any) -> Any:
+    """In place of placements by all patterns: by those that do not fill places with rank after rank."""
+    return lambda context, configuration, patterns: original(
+        context, configuration, tuple(one for one in patterns if not one.startswith("in_order"))
+    )
+
+
 def _without_orders(_: Any) -> Any:
     """In place of a search that yields orders: one that has none."""
     return lambda *_, **__: iter(())
@@ -101,12 +118,15 @@ BOUNDING: dict[str, Patches] = {
         "solver.bounds.relaxation.least_exchange_s": _of_no_seconds,
         "solver.bounds.kind_costs.least_exchange_s": _of_no_seconds,
     },
+    "bound: exchange over any number of places": {"solver.bounds.relaxation._spread": _of_no_seconds_at_all},
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
     "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
     "bound: relaxed pipeline": {"solver.bounds.relaxation.lower_bound": NO_SECONDS},
     "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
     "bound: screening": {"solver.search.unpriced.screening_bounds": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
+    "placements: ranks in their order": {"solver.search.tasks.placements": _out_of_order},
+    "placements: loops rotated": {"solver.search.tasks.rotated": _answering(())},
     "improvement of a good plan": {
         "solver.search.tasks.improve": _answering(()),
         "solver.search.tasks.improved_schedules": _answering(()),
