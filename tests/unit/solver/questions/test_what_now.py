@@ -132,11 +132,17 @@ def _three_equal() -> dict[str, Any]:
     return named | {"pools": [pool(name, 2) for name in ("east", "west", "north")]}
 
 
+def _whole(request: PlanRequest) -> PlanRequest:
+    """The same with each pipeline inside a building."""
+    kept = request.constraints.model_copy(update={"pipeline_may_cross_buildings": False})
+    return request.model_copy(update={"constraints": kept})
+
+
 @pytest.mark.parametrize("lost", ["east", "west", "north"])
 def test_losing_one_of_three_equal_buildings_moves_nothing(lost: str) -> None:
     parts = {"cluster": _three_equal(), "workload": workload(batch=48)}
-    before = _planned(_request({**FEW, "dp": [6]}, **parts))
-    request = _request({**FEW, "dp": [2, 4, 6]}, **parts)
+    before = _planned(_whole(_request({**FEW, "dp": [6]}, **parts)))
+    request = _whole(_request({**FEW, "dp": [2, 4, 6]}, **parts))
     answer = _asked(request, before, lost=[lost])
     assert answer.chosen is not None
     chosen = answer.points[answer.chosen]
