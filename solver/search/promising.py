@@ -25,6 +25,7 @@ class Promising:
     _best: dict[Placement, tuple[float, Evaluation]] = field(default_factory=dict)
     _begun: set[Placement] = field(default_factory=set)
     _rotated: set[Placement] = field(default_factory=set)
+    _bound_s: dict[Placement, float] = field(default_factory=dict)
 
     def add(self, found: Evaluation, value: float) -> None:
         """Remember an evaluation if it is the best of its placement."""
@@ -50,20 +51,23 @@ class Promising:
         """The most promising have the least likely value: with better schedules a placement comes near to the bound of
         its own pipeline.
         """
-        waiting = {place: pair for place, pair in self._best.items() if place not in begun and suits(pair[1].candidate)}
-        weighed = sorted(waiting, key=lambda place: self._likely_value(*waiting[place]))[:most]
+        waiting = (place for place, (_, found) in self._best.items() if suits(found.candidate) and place not in begun)
+        weighed = sorted(waiting, key=self._likely_value)[:most]
         begun.update(weighed)
-        return [waiting[place][1] for place in weighed]
+        return [self._best[place][1] for place in weighed]
 
     def best_of(self, evaluations: Sequence[Evaluation], most: int) -> list[Evaluation]:
         """The best evaluations of the placements of these, so many at most, least value first."""
         found = [self._best[place] for one in evaluations if (place := placement_of(one.candidate)) in self._best]
         return [evaluation for _, evaluation in sorted(found, key=lambda pair: pair[0])[:most]]
 
-    def _likely_value(self, value: float, found: Evaluation) -> float:
-        charge(self.clock, WORK_PER_OPERATION_S * sum(problem.num_operations for problem in set(found.problems)))
+    def _likely_value(self, place: Placement) -> float:
+        value, found = self._best[place]
+        if place not in self._bound_s:
+            charge(self.clock, WORK_PER_OPERATION_S * sum(problem.num_operations for problem in set(found.problems)))
+            self._bound_s[place] = found.pipeline_bound_s + found.optimizer_s
         size = float(self.best.goal.sizes(self.best.context, space_of(found.candidate.configuration))[0])
-        bound = self.best.goal.value(found.pipeline_bound_s + found.optimizer_s, size)
+        bound = self.best.goal.value(self._bound_s[place], size)
         return bound + REMAINING * (value - bound)
 
 
