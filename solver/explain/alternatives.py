@@ -53,13 +53,6 @@ class Kinds:
         """All kinds, best first."""
         return sorted(self._best.values(), key=_rank)
 
-    def per_shape(self) -> list[tuple[float, Evaluation]]:
-        """The best of every pipeline shape, best first."""
-        shapes: dict[Shape, tuple[float, Evaluation]] = {}
-        for value, found in self.ranked():
-            shapes.setdefault(pipeline_shape(found.candidate.configuration), (value, found))
-        return list(shapes.values())
-
     def crossing(self, found: Evaluation) -> str:
         """Which dimension of a remembered evaluation crosses buildings."""
         return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
