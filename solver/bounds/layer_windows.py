@@ -38,6 +38,11 @@ class RankWindows:
     any_stage: Windows
     together: Windows
 
+    @property
+    def key(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Equal for ranks whose stages may have the same layers."""
+        return self.first.key, self.last.key, self.any_stage.key, self.together.key
+
 
 @lru_cache(maxsize=1024)
 def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int, ...], worth: int) -> RankWindows:

@@ -120,7 +120,7 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         worth = max(ends_worth(gpu, at) for gpu in gpus)
         stages = tuple(configuration.stages_of_rank(rank))
         windows = rank_windows(context.job.architecture, configuration.degrees.num_stages, stages, worth)
-        key = at, windows.together.key, windows.any_stage.key
+        key = at, windows.key
         kinds.setdefault(key, (at, windows))
         kind_r.append(list(kinds).index(key))
     shape = configuration.num_microbatches, vpp, family == "loop"

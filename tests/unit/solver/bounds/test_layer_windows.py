@@ -63,6 +63,16 @@ def test_ranks_have_no_fewer_and_no_more_usual_layers(
             assert own.together.fewest[sum(sizes)] <= usual <= own.together.most[sum(sizes)]
 
 
+def test_ranks_that_have_the_same_layers_in_another_order_are_of_different_kinds() -> None:
+    """One layer a stage, dense and MoE in turn: folded, rank 1 has MoE then dense, rank 2 dense then MoE."""
+    model = architecture(8, 1, 2)
+    moe_first, dense_first = (rank_windows(model, 8, (rank, 7 - rank), 0) for rank in (1, 2))
+    assert moe_first.together.key == dense_first.together.key
+    assert moe_first.any_stage.key == dense_first.any_stage.key
+    assert (moe_first.first.fewest[1], dense_first.first.most[1]) == (1, 0)
+    assert moe_first.key != dense_first.key
+
+
 @pytest.mark.parametrize(("dense_s", "moe_s"), [(1e-3, 4e-3), (4e-3, 1e-3)])
 def test_gradients_go_back_as_quickly_as_through_the_kind_that_takes_least(dense_s: float, moe_s: float) -> None:
     same = {"gpu": "H100-SXM-80G", "micro_batch_sequences": 1, "tp": 2, "forward_s": 2e-3, "weight_grad_s": 2e-3}
