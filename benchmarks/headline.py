@@ -311,7 +311,7 @@ def main() -> int:
     chosen = points(arguments.points, arguments.seed)[: arguments.first]
     rows: list[Row] = []
     workers, planned = (1, row_by_the_clock) if arguments.wall else (arguments.workers, row_of)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn" if arguments.wall else "forkserver")) as pool:
         running = [pool.submit(planned, point, arguments.time_limit) for point in chosen]
         for done in as_completed(running):
             row = done.result()

@@ -22,7 +22,7 @@ from solver.bounds.kind_costs import (
     other_layer,
     usual_layer,
 )
-from solver.bounds.layer_windows import RankWindows, Windows
+from solver.bounds.layer_windows import RankWindows
 from solver.bounds.synchronisation import least_exchange_s
 from solver.context import Context
 from solver.cost.optimizer import optimizer_s
@@ -99,13 +99,10 @@ class RankCosts:
     @property
     def kinds_of_layer(self) -> list[StageCost]:
         """A layer of each kind that the stages may have, at its least."""
-        windows, n = self.windows.any_stage, self.layers
+        windows, job = self.windows.any_stage, self.context.job
+        may_be_other = job.num_moe_layers and job.num_dense_layers and (windows.fewest < self.layers).any()
         found = [self.kind.layer] if (windows.most > 0).any() else []
-        return found + ([self.kind.other] if self._has_others(windows, n) else [])
-
-    def _has_others(self, windows: Windows, n: IntArray) -> bool:
-        job = self.context.job
-        return bool(job.num_moe_layers and job.num_dense_layers) and bool((windows.fewest < n).any())
+        return [*found, self.kind.other] if may_be_other else found
 
     @cached_property
     def update_s(self) -> FloatArray:

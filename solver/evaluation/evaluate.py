@@ -230,9 +230,11 @@ def _evaluate(
 
 def _takes(limit_s: float, ways: set[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
     """Whether exchanges alone, or the pipeline of some way, take so long; in time slots exchanges may take less."""
+    if limit_s == float("inf"):
+        return False
     at_once = all(shifted is None for _, shifted in ways)
-    if limit_s == float("inf") or (at_once and _links_s(costs) >= limit_s):
-        return limit_s < float("inf")
+    if at_once and _links_s(costs) >= limit_s:
+        return True
     return any(least_end_s(*both, _bound_s) >= limit_s for both in ways)
 
 
