@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -190,12 +191,23 @@ def _inside_s(price: StageCosts, parameters: FloatArray, experts: FloatArray) ->
 
 
 def _below_all_s(prices: list[StageCosts], parameters: FloatArray, experts: FloatArray) -> FloatArray:
-    """The line through the least start and the least slope of all fabrics, at so many parameters of one kind."""
+    """The line below those of all fabrics, at so many parameters of one kind."""
+    start_s, more_s = exchange_line(prices, parameters, experts)
+    below: FloatArray = np.maximum(start_s + more_s, 0.0)
+    return below
+
+
+def exchange_line(
+    prices: Sequence[StageCosts], parameters: FloatArray, experts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Exchange inside a place of n times so many parameters of one kind: its start, and what each time adds (seconds).
+
+    The line through the least start and the least slope of all fabrics; zero where there are no parameters.
+    """
     if not (parameters.any() or experts.any()):
-        return np.zeros(len(parameters))
+        return np.zeros(len(parameters)), np.zeros(len(parameters))
     whole = [_inside_s(price, parameters, experts) for price in prices]
     half = [_inside_s(price, 0.5 * parameters, 0.5 * experts) for price in prices]
     slopes = [2.0 * (all_s - half_s) for all_s, half_s in zip(whole, half, strict=True)]
     starts = [all_s - slope_s for all_s, slope_s in zip(whole, slopes, strict=True)]
-    below: FloatArray = np.maximum(np.minimum.reduce(starts) + np.minimum.reduce(slopes), 0.0)
-    return below
+    return np.minimum.reduce(starts), np.minimum.reduce(slopes)

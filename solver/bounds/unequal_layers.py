@@ -6,16 +6,17 @@ GPU type".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
+from solver.bounds.layer_limits import LayerLimits, Types, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
-from solver.configurations.enumerate import ONE_WAY, Space, ranks_by_type
+from solver.configurations.enumerate import ONE_WAY, Space
 from solver.configurations.layers import LayerSplit
-from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
+from solver.configurations.pricing import Shares, kinds, least_of
 from solver.context import Context
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
@@ -23,38 +24,7 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
-
-
-@dataclass(frozen=True)
-class Types:
-    """Costs of the GPU types, each at its least over fabrics, and the ranks that each can hold; one row per type."""
-
-    context: Context
-    prices: tuple[StageCosts, ...]
-    held: FloatArray
-
-    @classmethod
-    def of(cls, context: Context, space: Space) -> Types:
-        """All types that may be used."""
-        columns = space.columns
-        held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
-        prices = []
-        for name in held:
-            own = [StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name]
-            prices.append(least_of(own))
-        return cls(context, tuple(prices), np.stack(list(held.values())).astype(np.float64))
-
-    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
-        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
-        moe = bool(self.context.job.num_moe_layers) == usual
-        return price.of(0, 1) if moe else price.of(1, 0)
-
-    @property
-    def layer_s(self) -> FloatArray:
-        """Work of one layer of one micro-batch on every type."""
-        return np.stack([self.layer(price).total_s for price in self.prices])
 
 
 def unequal_bounds(context: Context, space: Space) -> Bounds:
@@ -63,7 +33,7 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     columns, job = space.columns, context.job
     price = least_of(types.prices)
     whole = price.of(*kinds(context, 0, job.num_layers), embedding=1.0, logits=1.0)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), layers_in_memory(types))
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of(types, space))
 
     def there_and_back_s(delay: CrossingDelay) -> FloatArray:
         passes = 2 * columns.vpp
@@ -90,7 +60,7 @@ def unequal_work_s(context: Context, space: Space) -> FloatArray:
     """The same without exchange, memory and distance: the work of the ranks and the way of a micro-batch."""
     types = Types.of(context, space)
     whole = least_of(types.prices).of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), np.full_like(types.layer_s, np.inf))
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of_work(types, space))
     bound_s: FloatArray = np.maximum(work_s, whole.forward_s + whole.input_grad_s)
     return bound_s
 
@@ -119,52 +89,6 @@ def slowest_rank_s(types: Types, space: Space) -> FloatArray:
     return bound
 
 
-def whole_layers_s(types: Types, space: Space, least_s: FloatArray, most: FloatArray) -> FloatArray:
-    """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
-
-    `most` layers fit into a rank of each type, one row per type. A rank has at most floor(T / (m c)) layers, with c (s)
-    the work of one on its type; a type has no more ranks than it can hold with all their replicas.
-    """
-    columns, job = space.columns, types.context.job
-    num_layers = job.num_moe_layers or job.num_dense_layers
-    wanted = num_layers + sum(np.floor(worth) for worth in _ends_worth(types))
-    per_layer_s = columns.num_microbatches * types.layer_s
-
-    def holds(limit_s: FloatArray) -> BoolArray:
-        layers = np.minimum(np.floor(limit_s * (1.0 + ROUNDING) / per_layer_s), most)
-        enough: BoolArray = _best_ranks(layers, types.held, columns.pp) >= wanted
-        return enough
-
-    low, high = least_s, (1.0 + WIDEST) * least_s
-    found = holds(low)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2.0
-        enough = holds(middle)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(found, least_s, low)
-
-
-def layers_in_memory(types: Types) -> FloatArray:
-    """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch."""
-    nothing, found = np.zeros_like(types.layer_s[0]), []
-    for price in types.prices:
-        layer, empty = types.layer(price), price.static_bytes(nothing, nothing)
-        each = price.static_bytes(layer.parameters, layer.expert_parameters) - empty + layer.activation_bytes
-        left_bytes = types.context.memory_limit_bytes(price.gpu_class.gpu) - empty
-        found.append(np.floor(np.maximum(left_bytes, 0.0) / np.maximum(each, 1.0) * (1.0 + ROUNDING)))
-    return np.stack(found)
-
-
-def _ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
-    """As few usual layers as the embedding and the logits may be worth on any type."""
-    ends = (
-        [price.of(0, 0, embedding=1.0) for price in types.prices],
-        [price.of(0, 0, logits=1.0) for price in types.prices],
-    )
-    first, last = (np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in ends)
-    return first, last
-
-
 def _equivalent_layers(types: Types) -> FloatArray:
     """Layers, layers of the other kind, and ends, each as few usual layers as it may be worth on any type."""
     job = types.context.job
@@ -172,7 +96,7 @@ def _equivalent_layers(types: Types) -> FloatArray:
     other = job.num_layers - usual
     others = [types.layer(price, usual=False) for price in types.prices]
     worth = np.min(np.stack([one.total_s for one in others]) / types.layer_s, axis=0)
-    total: FloatArray = usual + other * worth + sum(_ends_worth(types))
+    total: FloatArray = usual + other * worth + sum(ends_worth(types))
     return total
 
 
@@ -223,18 +147,8 @@ def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
         ]
     )
     state = np.minimum.reduce([one - other for one, other in zip(full, empty, strict=True)])
-    lacking: FloatArray = (state + whole.activation_bytes - _best_ranks(capacities, types.held, pp)) / pp
+    lacking: FloatArray = (state + whole.activation_bytes - best_ranks(capacities, types.held, pp)) / pp
     return lacking
-
-
-def _best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> FloatArray:
-    """Sum of the largest values over so many ranks, of which every type can hold some."""
-    order = np.argsort(-values, axis=0, kind="stable")
-    left, total = num_ranks.astype(np.float64), np.zeros(values.shape[1])
-    for value, capacity in zip(np.take_along_axis(values, order, 0), np.take_along_axis(held, order, 0), strict=True):
-        taken = np.minimum(left, capacity)
-        total, left = total + taken * value, left - taken
-    return total
 
 
 def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArray) -> FloatArray:

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from solver.bounds.gradient_exchange import GradientExchange
-from solver.bounds.unequal_layers import Types, layers_in_memory, slowest_rank_s, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, Types, whole_layers_s
+from solver.bounds.unequal_layers import slowest_rank_s
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts, moe_among, rank_cost
 from solver.configurations.stages import pool_stages
 from solver.context import Context
 from solver.cost.data_parallel import crossing_bytes, group_parameters
+from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
 from tests.build_job import ARCHITECTURE, three_types
 
+PARTS = ("forward_s", "input_grad_s", "weight_grad_s")
 MIXED = {
     "name": "mixed",
     "num_layers": 12,
@@ -30,21 +33,34 @@ MIXED = {
 
 
 def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
-    """The slowest rank's work, for every order of types and every share of the layers."""
+    """What ranks take at least, for every order of types and every share of the layers.
+
+    The slowest rank's work; its gradients and weights after the first forward of all; the way of the first micro-batch
+    there and back, and that of the others through a last stage of one layer.
+    """
     num_ranks, num_layers = int(space.columns.pp[row]), types.context.job.num_layers
-    layer_s = types.layer_s[:, row]
-    first_s, last_s = (
-        [float(price.of(0, 0, **{end: 1.0}).total_s[row]) for price in types.prices] for end in ("embedding", "logits")
-    )
-    for order in itertools.product(range(len(layer_s)), repeat=num_ranks):
+    m = float(space.columns.num_microbatches[row])
+    costs = [types.layer(price) for price in types.prices]
+    ends = [[price.of(0, 0, **{end: 1.0}) for price in types.prices] for end in ("embedding", "logits")]
+
+    def column(of_each: list[StageCost]) -> np.ndarray:
+        return np.array([[getattr(one, part)[row] for part in PARTS] for one in of_each])
+
+    layer, first, last = column(costs), *map(column, ends)
+    for order in itertools.product(range(len(costs)), repeat=num_ranks):
         if any(order.count(kind) > most for kind, most in enumerate(types.held[:, row])):
             continue
-        ends_s = np.zeros(num_ranks)
-        ends_s[0] += first_s[order[0]]
-        ends_s[-1] += last_s[order[-1]]
         for cuts in itertools.combinations(range(1, num_layers), num_ranks - 1):
             layers = np.diff([0, *cuts, num_layers])
-            yield float(space.columns.num_microbatches[row]) * float((layer_s[list(order)] * layers + ends_s).max())
+            if layers.min() < space.columns.vpp[row]:
+                continue
+            rank = layer[list(order)] * layers[:, None]
+            rank[0] += first[order[0]]
+            rank[-1] += last[order[-1]]
+            last_stage = (layer + last)[order[-1]]
+            forward_s = float(rank[:, 0].sum())
+            passes_s = float(rank[:, :2].sum() + (m - 1.0) * last_stage[:2].sum())
+            yield max(m * float(rank.sum(axis=1).max()), forward_s + m * float(rank[:, 1:].sum(axis=1).max()), passes_s)
 
 
 def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
@@ -54,7 +70,7 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
     space = enumerate_space(context.request)
     space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
     types = Types.of(context, space)
-    found_s = whole_layers_s(types, space, slowest_rank_s(types, space), layers_in_memory(types))
+    found_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of_work(types, space))
     least_s = np.array([min(every_share_s(types, space, row)) for row in range(len(space))])
     assert (found_s <= least_s * (1.0 + 1e-9)).all()
     assert np.median(found_s / least_s) > 0.9

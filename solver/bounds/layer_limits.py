@@ -1,0 +1,315 @@
+"""How many layers a rank of each GPU type can have within a time, and the time in which ranks can have all of them.
+
+For layers shared out by GPU type, in any way. Proofs: docs/bounds.md, "Limits of the layers of a rank".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING
+from solver.bounds.synchronisation import exchange_line
+from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.pricing import StageCosts, least_of
+from solver.context import Context
+from solver.cost.stage import StageCost
+
+WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
+
+
+@dataclass(frozen=True)
+class Types:
+    """Costs of the GPU types, and the ranks that each can hold; one row per type.
+
+    `prices` has every cost at its least over the fabrics of a type, `by_fabric` those on each.
+    """
+
+    context: Context
+    prices: tuple[StageCosts, ...]
+    by_fabric: tuple[tuple[StageCosts, ...], ...]
+    held: FloatArray
+
+    @classmethod
+    def of(cls, context: Context, space: Space) -> Types:
+        """All types that may be used."""
+        columns = space.columns
+        held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
+        by_fabric = tuple(
+            tuple(StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name)
+            for name in held
+        )
+        prices = tuple(least_of(own) for own in by_fabric)
+        return cls(context, prices, by_fabric, np.stack(list(held.values())).astype(np.float64))
+
+    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
+        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
+        moe = bool(self.context.job.num_moe_layers) == usual
+        return price.of(0, 1) if moe else price.of(1, 0)
+
+    def layers(self, price: StageCosts) -> list[StageCost]:
+        """A layer of each kind that the model has, the usual one first."""
+        job = self.context.job
+        both = bool(job.num_moe_layers and job.num_dense_layers)
+        return [self.layer(price), self.layer(price, usual=False)] if both else [self.layer(price)]
+
+    @property
+    def layer_s(self) -> FloatArray:
+        """Work of one layer of one micro-batch on every type."""
+        return np.stack([self.layer(price).total_s for price in self.prices])
+
+    @property
+    def num_usual(self) -> int:
+        """Layers of the usual kind."""
+        return self.context.job.num_moe_layers or self.context.job.num_dense_layers
+
+    def least_usual(self, num_layers: IntArray) -> IntArray:
+        """Fewest usual ones among so many layers of a rank."""
+        least: IntArray = np.maximum(num_layers - (self.context.job.num_layers - self.num_usual), 0)
+        return least
+
+
+class Line(NamedTuple):
+    """A rank with n usual layers takes `per_layer_s` n + `start_s` or more."""
+
+    per_layer_s: FloatArray
+    start_s: FloatArray
+
+    def most(self, limit_s: FloatArray) -> FloatArray:
+        """Most usual layers within a time."""
+        layers: FloatArray = np.floor((limit_s * (1.0 + ROUNDING) - self.start_s) / self.per_layer_s)
+        return layers
+
+
+@dataclass(frozen=True)
+class LayerLimits:
+    """What limits the layers of a rank, one row per type.
+
+    `work` is the line of its work alone, `exchanges` are those that end with exchanges, `late` those that follow the
+    forward of the first micro-batch through all stages; `in_memory` is what fits, and `least_s` the work of the fewest
+    layers of whatever kind that a rank has: one for each of its stages.
+    """
+
+    work: Line
+    exchanges: Sequence[Line]
+    late: Sequence[Line]
+    in_memory: FloatArray
+    least_s: FloatArray
+
+    @classmethod
+    def of_work(cls, types: Types, space: Space) -> LayerLimits:
+        """Work alone: whatever the memory, without exchanges."""
+        m, layer_s = space.columns.num_microbatches, types.layer_s
+        lightest_s = [np.minimum.reduce([one.total_s for one in types.layers(price)]) for price in types.prices]
+        usual = types.least_usual(space.columns.vpp)
+        least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
+        zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
+        late = Line(m * (layer_s - forward_s), zero)
+        return cls(Line(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
+
+    @classmethod
+    def of(cls, types: Types, space: Space) -> LayerLimits:
+        """Work, memory and exchanges."""
+        alone = cls.of_work(types, space)
+        in_memory, full = _memory_limits(types, space)
+        return cls(alone.work, exchange_lines(types, space), (*alone.late, full), in_memory, alone.least_s)
+
+    def most(self, limit_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Most usual layers of a rank within a time: as its work and memory allow, and as its exchanges allow, too."""
+        work = np.minimum(self.work.most(limit_s), self.in_memory)
+        every = np.minimum.reduce([work, *(line.most(limit_s) for line in self.exchanges)])
+        return np.maximum(work, 0.0), np.maximum(every, 0.0)
+
+    def most_late(self, left_s: FloatArray) -> FloatArray:
+        """Most usual layers of a rank in what is left of the time once a micro-batch has passed all stages forward."""
+        layers: FloatArray = np.maximum(np.minimum.reduce([line.most(left_s) for line in self.late]), 0.0)
+        return layers
+
+
+def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: LayerLimits) -> FloatArray:
+    """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
+
+    A rank has at least one layer for each of its stages, and no more than `limits` allow; a type has no more ranks than
+    it can hold with all their replicas.
+    """
+    pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
+    with_ends = types.num_usual + sum(np.floor(worth) for worth in ends_worth(types))
+    forward = _least_pass(types, space, lambda cost: cost.forward_s)
+    there_and_back = _least_pass(types, space, _both_s)
+    behind_s = (space.columns.num_microbatches - 1) * _last_stage_s(types)
+
+    def holds(limit_s: FloatArray) -> BoolArray:
+        work, every = limits.most(limit_s)
+        every = np.minimum(every, limits.most_late(limit_s - forward(every, types.held)))
+        usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= fewest)
+        held = np.where(usable, types.held, 0.0)
+        enough: BoolArray = (held.sum(axis=0) >= pp) & (best_ranks(work, held, pp) >= with_ends)
+        enough &= best_ranks(every, held, pp) >= types.num_usual
+        return enough & (there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
+
+    low, high = least_s, (1.0 + WIDEST) * least_s
+    found = holds(low)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        enough = holds(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.where(found, least_s, low)
+
+
+def _least_pass(
+    types: Types, space: Space, seconds: Callable[[StageCost], FloatArray]
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """Least seconds of a micro-batch over all stages, from the most usual layers of a rank and the ranks, by type.
+
+    The quickest types have as many layers as they may; ranks that do not fit on them have their fewest elsewhere.
+    """
+    pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
+    layer_s = np.stack([seconds(types.layer(price)) for price in types.prices])
+    order = np.argsort(layer_s, axis=0, kind="stable")
+    ascending_s, least = np.take_along_axis(layer_s, order, axis=0), least_of(types.prices)
+    rest_s = seconds(least.of(0, 0, embedding=1.0, logits=1.0))
+    if num_others := types.context.job.num_layers - types.num_usual:
+        rest_s = rest_s + num_others * seconds(types.layer(least, usual=False))
+
+    def least_s(most: FloatArray, held: FloatArray) -> FloatArray:
+        layers, ranks = (np.cumsum(np.take_along_axis(one, order, axis=0), axis=0) for one in (most * held, held))
+        elsewhere = np.maximum(pp - ranks, 0.0) * fewest
+        upto = np.minimum(layers, types.num_usual - elsewhere)
+        total_s: FloatArray = (np.diff(upto, axis=0, prepend=0.0) * ascending_s).sum(axis=0) + rest_s
+        return total_s
+
+    return least_s
+
+
+def _both_s(cost: StageCost) -> FloatArray:
+    both_s: FloatArray = cost.forward_s + cost.input_grad_s
+    return both_s
+
+
+def _last_stage_s(types: Types) -> FloatArray:
+    """Least forward and input gradient of the last stage: one layer at least, and the logits."""
+    least = least_of(types.prices)
+    logits_s = _both_s(least.of(0, 0, logits=1.0))
+    found: FloatArray = logits_s + np.minimum.reduce([_both_s(one) for one in types.layers(least)])
+    return found
+
+
+def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, Line]:
+    """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch.
+
+    Before its first gradient a rank does no more forwards than it has memory for their activations; the line is that of
+    its other work.
+    """
+    m, nothing = space.columns.num_microbatches, np.zeros_like(types.layer_s[0])
+    found, per_layer_s, start_s = [], [], []
+    for price, own in zip(types.prices, types.by_fabric, strict=True):
+        layer, empty = types.layer(price), price.static_bytes(nothing, nothing)
+        state = price.static_bytes(layer.parameters, layer.expert_parameters) - empty
+        left_bytes = np.maximum(types.context.memory_limit_bytes(price.gpu_class.gpu) - empty, 0.0)
+        each = np.maximum(state + layer.activation_bytes, 1.0)
+        found.append(np.floor(left_bytes / each * (1.0 + ROUNDING)))
+        kinds_of_layer = [one for fabric in own for one in types.layers(fabric)]
+        per_byte_s = np.maximum.reduce(
+            [one.forward_s / np.maximum(one.activation_bytes, 1.0) for one in kinds_of_layer]
+        )
+        per_layer_s.append(m * layer.total_s + state * per_byte_s)
+        start_s.append(-left_bytes * per_byte_s)
+    return np.stack(found), Line(np.stack(per_layer_s), np.stack(start_s))
+
+
+def ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
+    """As few usual layers as the embedding and the logits may be worth on any type."""
+    ends = (
+        [price.of(0, 0, embedding=1.0) for price in types.prices],
+        [price.of(0, 0, logits=1.0) for price in types.prices],
+    )
+    first, last = (np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in ends)
+    return first, last
+
+
+def best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> FloatArray:
+    """Sum of the largest values over so many ranks, of which every type can hold some."""
+    order = np.argsort(-values, axis=0, kind="stable")
+    left, total = num_ranks.astype(np.float64), np.zeros(values.shape[1])
+    for value, capacity in zip(np.take_along_axis(values, order, 0), np.take_along_axis(held, order, 0), strict=True):
+        taken = np.minimum(left, capacity)
+        total, left = total + taken * value, left - taken
+    return total
+
+
+def exchange_lines(types: Types, space: Space) -> list[Line]:
+    """Ranks up to the end of one stage's exchange, and up to the end of those of all their stages; a row per type.
+
+    A stage has at least one layer, and of n layers on a rank its even part but for one layer and what ends are worth.
+    """
+    by_type = [_exchange_lines_of(types, space, place) for place in range(len(types.prices))]
+    return [Line(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
+
+
+def _exchange_lines_of(types: Types, space: Space, place: int) -> list[Line]:
+    """The lines of one type."""
+    price, own = types.prices[place], types.by_fabric[place]
+    columns, share = space.columns, types.context.stack.data_parallel_overlap.value
+    m, v = columns.num_microbatches.astype(np.float64), columns.vpp.astype(np.float64)
+    layer, worth = types.layer(price), _most_worth(types, own)
+    usual, least_start_s = _exchange(own, [types.layer(one) for one in own]), np.full(len(columns), np.inf)
+    for kind in range(len(types.layers(price))):
+        least_start_s = np.minimum(least_start_s, _exchange(own, [types.layers(one)[kind] for one in own]).start_s)
+    beside_s = share * np.maximum.reduce([types.layer(one).total_s for one in own])
+    uncovered_s, several = _uncovered_s(types, own, m, share), (v - 1.0) / v
+    others, at_least = types.context.job.num_layers - types.num_usual, types.least_usual(np.ones_like(columns.vpp))
+
+    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[Line]:
+        """Of a stage whose usual layers add so much each, or take it off: with as few or as many as it may have."""
+        more_s, less_s = np.maximum(each_s, 0.0), np.minimum(each_s, 0.0)
+        beyond = np.where(v > 1, sum(worth) + others + v - 1.0, 0.0) / v
+        per_layer_s, start_s = per_layer_s + less_s / v, start_s + less_s * beyond
+        fewer = several * (1.0 + np.maximum(*worth) + others)
+        return [
+            Line(per_layer_s, start_s + more_s * at_least),
+            Line(per_layer_s + more_s / v, start_s - more_s * fewer),
+        ]
+
+    gradient_s = m * (layer.total_s - layer.forward_s) - beside_s
+    all_start_s = usual.start_s + (v - 1.0) * least_start_s - uncovered_s
+    return [
+        *with_stage(m * layer.total_s, least_start_s - uncovered_s, usual.per_layer_s - beside_s),
+        *with_stage(m * layer.forward_s + usual.per_layer_s, all_start_s, gradient_s),
+    ]
+
+
+def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> Line:
+    """Exchange of so many layers of a kind, by fabric, among the fewest replicas that some place holds."""
+    none = np.zeros_like(layers[0].parameters)
+    dense = exchange_line(prices, layers[0].parameters, none)
+    experts = exchange_line(prices, none, layers[0].expert_parameters)
+    return Line(dense[1] + experts[1], dense[0] + experts[0])
+
+
+def _uncovered_s(types: Types, prices: Sequence[StageCosts], m: FloatArray, share: float) -> FloatArray:
+    """What ends and other layers of a stage may overlap with beyond their own work: nothing with one fabric."""
+    others = types.context.job.num_layers - types.num_usual
+    parts = [price.of(0, 0, embedding=1.0, logits=1.0).total_s for price in prices]
+    if others:
+        other_s = [others * types.layer(price, usual=False).total_s for price in prices]
+        parts = [part + other for part, other in zip(parts, other_s, strict=True)]
+    uncovered: FloatArray = np.maximum(share * np.maximum.reduce(parts) - m * np.minimum.reduce(parts), 0.0)
+    return uncovered
+
+
+def _most_worth(types: Types, prices: Sequence[StageCosts]) -> list[FloatArray]:
+    """Whole layers that the embedding and the logits take as long as, on any fabric."""
+    layers = [types.layer(price).total_s for price in prices]
+    ends = ({"embedding": 1.0}, {"logits": 1.0})
+    return [
+        np.floor(
+            np.maximum.reduce(
+                [price.of(0, 0, **end).total_s / each for price, each in zip(prices, layers, strict=True)]
+            )
+        )
+        for end in ends
+    ]
