@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.synchronisation import exchange_line
+from solver.bounds.synchronisation import affine_exchange
 from solver.configurations.enumerate import Space, ranks_by_type
 from solver.configurations.pricing import StageCosts, least_of
 from solver.context import Context
@@ -73,7 +73,7 @@ class Types:
         return least
 
 
-class Line(NamedTuple):
+class AffineTime(NamedTuple):
     """A rank with n usual layers takes `per_layer_s` n + `start_s` or more."""
 
     per_layer_s: FloatArray
@@ -89,14 +89,14 @@ class Line(NamedTuple):
 class LayerLimits:
     """What limits the layers of a rank, one row per type.
 
-    `work` is the line of its work alone, `exchanges` are those that end with exchanges, `late` those that follow the
+    `work` is that of its work alone, `exchanges` are those that end with exchanges, `late` those that follow the
     forward of the first micro-batch through all stages; `in_memory` is what fits, and `least_s` the work of the fewest
     layers of whatever kind that a rank has: one for each of its stages.
     """
 
-    work: Line
-    exchanges: Sequence[Line]
-    late: Sequence[Line]
+    work: AffineTime
+    exchanges: Sequence[AffineTime]
+    late: Sequence[AffineTime]
     in_memory: FloatArray
     least_s: FloatArray
 
@@ -108,25 +108,25 @@ class LayerLimits:
         usual = types.least_usual(space.columns.vpp)
         least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
         zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
-        late = Line(m * (layer_s - forward_s), zero)
-        return cls(Line(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
+        late = AffineTime(m * (layer_s - forward_s), zero)
+        return cls(AffineTime(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
 
     @classmethod
     def of(cls, types: Types, space: Space) -> LayerLimits:
         """Work, memory and exchanges."""
         alone = cls.of_work(types, space)
         in_memory, full = _memory_limits(types, space)
-        return cls(alone.work, exchange_lines(types, space), (*alone.late, full), in_memory, alone.least_s)
+        return cls(alone.work, exchange_times(types, space), (*alone.late, full), in_memory, alone.least_s)
 
     def most(self, limit_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most usual layers of a rank within a time: as its work and memory allow, and as its exchanges allow, too."""
         work = np.minimum(self.work.most(limit_s), self.in_memory)
-        every = np.minimum.reduce([work, *(line.most(limit_s) for line in self.exchanges)])
+        every = np.minimum.reduce([work, *(one.most(limit_s) for one in self.exchanges)])
         return np.maximum(work, 0.0), np.maximum(every, 0.0)
 
     def most_late(self, left_s: FloatArray) -> FloatArray:
         """Most usual layers of a rank in what is left of the time once a micro-batch has passed all stages forward."""
-        layers: FloatArray = np.maximum(np.minimum.reduce([line.most(left_s) for line in self.late]), 0.0)
+        layers: FloatArray = np.maximum(np.minimum.reduce([one.most(left_s) for one in self.late]), 0.0)
         return layers
 
 
@@ -198,10 +198,10 @@ def _last_stage_s(types: Types) -> FloatArray:
     return found
 
 
-def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, Line]:
+def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, AffineTime]:
     """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch.
 
-    Before its first gradient a rank does no more forwards than it has memory for their activations; the line is that of
+    Before its first gradient a rank does no more forwards than it has memory for their activations; the time is that of
     its other work.
     """
     m, nothing = space.columns.num_microbatches, np.zeros_like(types.layer_s[0])
@@ -218,7 +218,7 @@ def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, Line]:
         )
         per_layer_s.append(m * layer.total_s + state * per_byte_s)
         start_s.append(-left_bytes * per_byte_s)
-    return np.stack(found), Line(np.stack(per_layer_s), np.stack(start_s))
+    return np.stack(found), AffineTime(np.stack(per_layer_s), np.stack(start_s))
 
 
 def ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
@@ -241,16 +241,16 @@ def best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> Flo
     return total
 
 
-def exchange_lines(types: Types, space: Space) -> list[Line]:
+def exchange_times(types: Types, space: Space) -> list[AffineTime]:
     """Ranks up to the end of one stage's exchange, and up to the end of those of all their stages; a row per type.
 
     A stage has at least one layer, and of n layers on a rank its even part but for one layer and what ends are worth.
     """
-    by_type = [_exchange_lines_of(types, space, place) for place in range(len(types.prices))]
-    return [Line(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
+    by_type = [_exchange_times_of(types, space, place) for place in range(len(types.prices))]
+    return [AffineTime(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
 
 
-def _exchange_lines_of(types: Types, space: Space, place: int) -> list[Line]:
+def _exchange_times_of(types: Types, space: Space, place: int) -> list[AffineTime]:
     """The lines of one type."""
     price, own = types.prices[place], types.by_fabric[place]
     columns, share = space.columns, types.context.stack.data_parallel_overlap.value
@@ -263,15 +263,15 @@ def _exchange_lines_of(types: Types, space: Space, place: int) -> list[Line]:
     uncovered_s, several = _uncovered_s(types, own, m, share), (v - 1.0) / v
     others, at_least = types.context.job.num_layers - types.num_usual, types.least_usual(np.ones_like(columns.vpp))
 
-    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[Line]:
+    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[AffineTime]:
         """Of a stage whose usual layers add so much each, or take it off: with as few or as many as it may have."""
         more_s, less_s = np.maximum(each_s, 0.0), np.minimum(each_s, 0.0)
         beyond = np.where(v > 1, sum(worth) + others + v - 1.0, 0.0) / v
         per_layer_s, start_s = per_layer_s + less_s / v, start_s + less_s * beyond
         fewer = several * (1.0 + np.maximum(*worth) + others)
         return [
-            Line(per_layer_s, start_s + more_s * at_least),
-            Line(per_layer_s + more_s / v, start_s - more_s * fewer),
+            AffineTime(per_layer_s, start_s + more_s * at_least),
+            AffineTime(per_layer_s + more_s / v, start_s - more_s * fewer),
         ]
 
     gradient_s = m * (layer.total_s - layer.forward_s) - beside_s
@@ -282,12 +282,12 @@ def _exchange_lines_of(types: Types, space: Space, place: int) -> list[Line]:
     ]
 
 
-def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> Line:
+def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> AffineTime:
     """Exchange of so many layers of a kind, by fabric, among the fewest replicas that some place holds."""
     none = np.zeros_like(layers[0].parameters)
-    dense = exchange_line(prices, layers[0].parameters, none)
-    experts = exchange_line(prices, none, layers[0].expert_parameters)
-    return Line(dense[1] + experts[1], dense[0] + experts[0])
+    dense = affine_exchange(prices, layers[0].parameters, none)
+    experts = affine_exchange(prices, none, layers[0].expert_parameters)
+    return AffineTime(dense[1] + experts[1], dense[0] + experts[0])
 
 
 def _uncovered_s(types: Types, prices: Sequence[StageCosts], m: FloatArray, share: float) -> FloatArray:

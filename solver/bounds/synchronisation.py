@@ -192,12 +192,12 @@ def _inside_s(price: StageCosts, parameters: FloatArray, experts: FloatArray) ->
 
 def _below_all_s(prices: list[StageCosts], parameters: FloatArray, experts: FloatArray) -> FloatArray:
     """The line below those of all fabrics, at so many parameters of one kind."""
-    start_s, more_s = exchange_line(prices, parameters, experts)
+    start_s, more_s = affine_exchange(prices, parameters, experts)
     below: FloatArray = np.maximum(start_s + more_s, 0.0)
     return below
 
 
-def exchange_line(
+def affine_exchange(
     prices: Sequence[StageCosts], parameters: FloatArray, experts: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Exchange inside a place of n times so many parameters of one kind: its start, and what each time adds (seconds).
