@@ -1,9 +1,9 @@
 """Lower bounds of a pipeline's makespan or span (seconds), valid for every schedule of the problem.
 
-Without search: longest paths, busy ranks, busy channels, exchanges. All hold for schedules that run the micro-batches
-of each stage and kind in order, and some best schedule does. Proofs: docs/bounds.md, "One pipeline". Stronger bounds,
-by horizons and the states of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a channel of up to three
-hops) and `joint_kernel` (a rank of two stages).
+Without search: longest paths, busy ranks, memory over time, busy channels, exchanges. All hold for schedules that run
+the micro-batches of each stage and kind in order, and some best schedule does. Proofs: docs/bounds.md, "One pipeline".
+Stronger bounds, by horizons and the states of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a
+channel of up to three hops) and `joint_kernel` (a rank of two stages).
 
 Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lift a bound over the truth.
 """
@@ -16,11 +16,11 @@ import numpy as np
 
 from models.schedule import PipelineProblem
 from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
-from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
+from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits, least_end_s, rank_holds, waits_for_memory
+from solver.pipeline.problem import Floats, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 
 SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
-ROUNDING = 1e-9  # relative: what sums of bytes may be off
 
 
 def lower_bound(problem: PipelineProblem) -> float:
@@ -39,51 +39,58 @@ def lower_bound(problem: PipelineProblem) -> float:
 def makespan_bound(shape: PipelineShape) -> float:
     """Longest path, busy ranks, ranks full of activations, busy channels and shared exchanges, with heads and tails.
 
-    Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule).
+    Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule). Memory of a rank
+    is a machine that holds activations (`_memory_over_time`).
     """
-    columns, slots = columns_of(shape), memory_slots(shape)
-    head = heads(columns, slots, 0)
-    tail = tails_after(columns, slots, 0, shape.sync_s)
+    columns = columns_of(shape)
+    waits = memory_waits(shape)
+    head = heads(columns, waits, 0)
+    tail = tails_after(columns, waits, 0, shape.sync_s)
     duration = columns.duration_ks[:, :, None]
     best = float((head + duration + tail).max())
     best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, columns, head, tail))
     best = max(best, *(_full_rank(shape, rank, head, tail) for rank in range(shape.num_ranks)))
-    return max(best, _busy_exchanges(shape, head)) * SAFETY
+    best = max(best, _busy_exchanges(shape, head))
+    for rank in range(shape.num_ranks):
+        best = max(best, _memory_over_time(columns, rank, (head, tail), best))
+    return best * SAFETY
 
 
 def span_bound(shape: PipelineShape) -> float:
-    """The largest over ranks of longest path and busy rank, in the part of the pipeline that starts at this rank.
+    """The largest over ranks of longest path, busy rank and memory over time, in the part that starts at this rank.
 
     Time counts from the rank's first start, and only ends on this rank count.
     """
-    columns, slots = columns_of(shape), memory_slots(shape)
+    columns = columns_of(shape)
+    waits = memory_waits(shape)
     best = 0.0
     for rank in range(shape.num_ranks):
         own = shape.rank_of_s == rank
         first = int(np.flatnonzero(own)[0])
-        head = heads(columns, slots, first)
+        head = heads(columns, waits, first)
         counted = np.where(own, shape.sync_s, -np.inf)
-        tail = tails_after(columns, slots, first, counted)
+        tail = tails_after(columns, waits, first, counted)
         kinds = [columns.duration_ks[:, own, None] + head[:, own] + tail[:, own]]
-        best = max(best, float(np.max(kinds)), _busy_rank(shape, rank, head, tail))
+        known_s = max(float(np.max(kinds)), _busy_rank(shape, rank, head, tail))
+        best = max(best, known_s, _memory_over_time(columns, rank, (head, tail), known_s))
     return best * SAFETY
 
 
-def memory_slots(shape: PipelineShape) -> Ints:
-    """K by kind and stage: F[j + K] of the stage cannot start before B[j] (row 1) or W[j] (row 2) has ended.
+def memory_waits(shape: PipelineShape) -> MemoryWaits:
+    """Which B and W must have freed memory before an F may start: F[j] of a stage waits for those of `distance` before.
 
-    Row 1: K = floor(budget / a), with a the activations of this stage and of the rank's earlier ones, which hold those
-    of the same micro-batches. Row 2: K = floor(budget / min(a, c)), of this stage alone. 0 where nothing limits.
+    Where the stages of a rank up to this one hold P_s of a micro-batch, and up to stage l hold P_l, this F and
+    `distance` others that hold P_l do not fit together; the same with min(a, c) of stage l, which is held until W.
     """
-    slots = np.zeros((3, shape.num_stages), dtype=np.int64)
-    held_by_w = np.minimum(shape.activation_s, shape.context_s)
-    budget_s = shape.budget_r[shape.rank_of_s]
-    earlier = np.tri(shape.num_stages, dtype=np.bool_) & (shape.rank_of_s[:, None] == shape.rank_of_s[None, :])
-    for kind, held in ((1, earlier @ shape.activation_s), (2, held_by_w)):
-        limited = (held > 0) & np.isfinite(budget_s)
-        fits = np.floor(budget_s[limited] / held[limited] * (1 + 1e-9))
-        slots[kind, limited] = np.minimum(fits, shape.num_microbatches).astype(np.int64)
-    return slots
+    return waits_for_memory(columns_of(shape))
+
+
+def _memory_over_time(columns: ShapeColumns, rank: int, head_and_tail: tuple[Floats, Floats], known_s: float) -> float:
+    """A rank has its memory for all the time: in no window of time can it hold more; 0 where all fits at once.
+
+    `known_s` is a bound that is known of the same time.
+    """
+    return least_end_s(rank_holds(columns, rank, *head_and_tail), known_s)
 
 
 def _busy_ranks(shape: PipelineShape, head: Floats, tail: Floats) -> float:

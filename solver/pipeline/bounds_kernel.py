@@ -10,17 +10,15 @@ import heapq
 import numpy as np
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.problem import Floats, Ints
+from solver.pipeline.memory_kernel import MemoryWaits
+from solver.pipeline.problem import Floats
 from solver.pipeline.simulate_kernel import ShapeColumns
 
 
 @compiled
-def heads(columns: ShapeColumns, slots_ks: Ints, first_stage: int) -> Floats:
-    """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out.
-
-    `slots_ks[1, s]` is K: F[j + K] waits for the end of B[j]; `slots_ks[2, s]` the same for W; 0 for no such rule.
-    """
-    columns, slots_ks = uncounted((columns, slots_ks))
+def heads(columns: ShapeColumns, waits: MemoryWaits, first_stage: int) -> Floats:
+    """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out."""
+    columns, waits = uncounted((columns, waits))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
     head = np.zeros((num_kinds, num_stages, m))
     duration = columns.duration_ks
@@ -31,7 +29,7 @@ def heads(columns: ShapeColumns, slots_ks: Ints, first_stage: int) -> Floats:
                 value = head[0, s, j - 1] + duration[0, s]
             if s > first_stage:
                 value = max(value, head[0, s - 1, j] + duration[0, s - 1] + _hop_s(columns, s - 1))
-            head[0, s, j] = max(value, _memory_wait_s(columns, slots_ks, head, s, j))
+            head[0, s, j] = max(value, _memory_wait_s(columns, waits, head, (s, j, first_stage)))
         for s in range(num_stages - 1, first_stage - 1, -1):
             value = head[0, s, j] + duration[0, s]
             if j > 0:
@@ -46,20 +44,20 @@ def heads(columns: ShapeColumns, slots_ks: Ints, first_stage: int) -> Floats:
 
 
 @compiled
-def tails_after(columns: ShapeColumns, slots_ks: Ints, first_stage: int, counted_s: Floats) -> Floats:
+def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, counted_s: Floats) -> Floats:
     """Least time from the end of every operation to the end of the counted stages, in the same graph.
 
     `counted_s[s]` is the gradient exchange after the last W of a counted stage, or minus infinity where the end of
     the stage does not count.
     """
-    columns, slots_ks, counted_s = uncounted((columns, slots_ks, counted_s))
+    columns, waits, counted_s = uncounted((columns, waits, counted_s))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
-    tail = np.zeros((num_kinds, num_stages, m))
+    tail = np.full((num_kinds, num_stages, m), -np.inf)
     duration = columns.duration_ks
     for j in range(m - 1, -1, -1):
         for s in range(first_stage, num_stages):
             for kind in range(num_kinds - 1, 0, -1):
-                value = _tail_on_rank(columns, slots_ks, tail, (kind, s, j))
+                value = _tail_on_rank(columns, tail, (kind, s, j))
                 if kind == num_kinds - 1:
                     value = max(value, counted_s[s])
                 if kind == 1 and s > first_stage:
@@ -72,6 +70,7 @@ def tails_after(columns: ShapeColumns, slots_ks: Ints, first_stage: int, counted
             if s < num_stages - 1:
                 value = max(value, tail[0, s + 1, j] + duration[0, s + 1] + _hop_s(columns, s))
             tail[0, s, j] = value
+            _pass_on(columns, waits, tail, (s, j, first_stage))
     return tail
 
 
@@ -81,26 +80,35 @@ def _hop_s(columns: ShapeColumns, stage: int) -> float:
 
 
 @inlined
-def _memory_wait_s(columns: ShapeColumns, slots_ks: Ints, head: Floats, stage: int, microbatch: int) -> float:
+def _memory_wait_s(columns: ShapeColumns, waits: MemoryWaits, head: Floats, at: tuple[int, int, int]) -> float:
     """End of the B and W that must have freed the memory which this F takes."""
+    stage, microbatch, first_stage = at
     value = 0.0
-    for kind in range(1, columns.num_kinds):
-        slots = slots_ks[kind, stage]
-        if 0 < slots <= microbatch:
-            value = max(value, head[kind, stage, microbatch - slots] + columns.duration_ks[kind, stage])
+    for wait in range(waits.at[stage], waits.at[stage + 1]):
+        freed, kind, before = waits.stage[wait], waits.kind[wait], microbatch - waits.distance[wait]
+        if freed >= first_stage and before >= 0:
+            value = max(value, head[kind, freed, before] + columns.duration_ks[kind, freed])
     return value
 
 
 @inlined
-def _tail_on_rank(columns: ShapeColumns, slots_ks: Ints, tail: Floats, at: tuple[int, int, int]) -> float:
-    """What follows a B or W on its own stage: the next of its kind, its W, and the F that waits for its memory."""
+def _pass_on(columns: ShapeColumns, waits: MemoryWaits, tail: Floats, at: tuple[int, int, int]) -> None:
+    """The tail of an F to the B and W that free its memory."""
+    stage, microbatch, first_stage = at
+    after = tail[0, stage, microbatch] + columns.duration_ks[0, stage]
+    for wait in range(waits.at[stage], waits.at[stage + 1]):
+        freed, kind, before = waits.stage[wait], waits.kind[wait], microbatch - waits.distance[wait]
+        if freed >= first_stage and before >= 0:
+            tail[kind, freed, before] = max(tail[kind, freed, before], after)
+
+
+@inlined
+def _tail_on_rank(columns: ShapeColumns, tail: Floats, at: tuple[int, int, int]) -> float:
+    """What follows a B or W on its own rank: the F that wait for its memory, the next of its kind, its W."""
     kind, stage, microbatch = at
-    m, value = columns.num_microbatches, -np.inf
-    if microbatch < m - 1:
+    value = tail[kind, stage, microbatch]
+    if microbatch < columns.num_microbatches - 1:
         value = max(value, tail[kind, stage, microbatch + 1] + columns.duration_ks[kind, stage])
-    slots = slots_ks[kind, stage]
-    if slots > 0 and microbatch + slots < m:
-        value = max(value, tail[0, stage, microbatch + slots] + columns.duration_ks[0, stage])
     if kind == 1 and columns.num_kinds == 3:
         value = max(value, tail[2, stage, microbatch] + columns.duration_ks[2, stage])
     return float(value)

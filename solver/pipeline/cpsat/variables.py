@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from solver.pipeline.bounds import memory_slots
+from solver.pipeline.bounds import memory_waits
 from solver.pipeline.bounds_kernel import heads, tails_after
 from solver.pipeline.cpsat.memory_rule import Choice, choices_of, is_alone
 from solver.pipeline.problem import PipelineShape
@@ -69,9 +69,9 @@ class EmptyDomain(Exception):
 def create(model: cp_model.CpModel, instance: Instance) -> Vars:
     """All variables; `EmptyDomain` when windows show that the horizon cannot be kept."""
     shape, horizon = instance.shape, instance.horizon
-    columns, slots = columns_of(shape), memory_slots(shape)
-    head = heads(columns, slots, 0)
-    tail = tails_after(columns, slots, 0, shape.sync_s)
+    columns, waits = columns_of(shape), memory_waits(shape)
+    head = heads(columns, waits, 0)
+    tail = tails_after(columns, waits, 0, shape.sync_s)
     latest = horizon - tail - shape.duration_ks[:, :, None]
     if (latest < head).any() or instance.bound > horizon:
         raise EmptyDomain

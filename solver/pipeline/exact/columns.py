@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.pipeline.bounds import memory_slots
+from solver.pipeline.bounds import memory_waits
 from solver.pipeline.problem import Ints, PipelineShape
 from solver.pipeline.simulate import durations, occupancies
 
@@ -131,7 +131,7 @@ def _capacity(shape: PipelineShape, stage: int) -> Ints:
 
 
 def waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Waits:
-    """What waits for what by data, order within streams and slots of memory, with the machines of these streams."""
+    """What waits for what by data, order within streams and waits for memory, with the machines of these streams."""
     topo = np.array(list(_in_precedence_order(shape)), dtype=np.int64)
     rows = np.array(list(_waits(shape)), dtype=np.int64).reshape(-1, 3)
     out_order = np.argsort(rows[:, 0], kind="mergesort")
@@ -179,8 +179,8 @@ def _in_precedence_order(shape: PipelineShape) -> Iterator[int]:
 
 
 def _waits(shape: PipelineShape) -> Iterator[Wait]:
-    """(early, late, lag): late starts at least lag after early; data, order within streams, slots of memory."""
-    m, last, slots = shape.num_microbatches, shape.num_stages - 1, memory_slots(shape)
+    """(early, late, lag): late starts at least lag after early; data, order within streams, waits for memory."""
+    m, last, memory = shape.num_microbatches, shape.num_stages - 1, memory_waits(shape)
     ticks = shape.duration_ks.astype(np.int64).tolist()
     for j in range(m):
         yield shape.operation_id(0, last, j), shape.operation_id(1, last, j), ticks[0][last]
@@ -191,9 +191,11 @@ def _waits(shape: PipelineShape) -> Iterator[Wait]:
                     yield job - 1, job, ticks[kind][s]
                 if kind == 2:
                     yield shape.operation_id(1, s, j), job, ticks[1][s]
-                if 0 < slots[kind, s] <= j:
-                    release = shape.operation_id(kind, s, j - int(slots[kind, s]))
-                    yield release, shape.operation_id(0, s, j), ticks[kind][s]
+            for at in range(memory.at[s], memory.at[s + 1]):
+                freed, kind, before = int(memory.stage[at]), int(memory.kind[at]), j - int(memory.distance[at])
+                if before >= 0:
+                    release = shape.operation_id(kind, freed, before)
+                    yield release, shape.operation_id(0, s, j), ticks[kind][freed]
         for hop in range(last):
             yield from _hop(shape, hop, j)
 
