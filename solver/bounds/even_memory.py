@@ -50,8 +50,8 @@ def ranks_in_memory(prices: list[StageCosts], shares: Shares) -> IntArray:
     columns, context = price.columns, price.context
     most = np.zeros(len(columns), dtype=np.int64)
     for number, (rank, cost) in enumerate(ends_of(price, shares)):
-        room = _has_room(_capacity_bytes(prices, shares, rank, cost), cost.activation_bytes, prices)
-        most = most + np.where(room & ((number == 0) | (columns.pp > 1)), 1, 0)
+        fits = _fits_in(_capacity_bytes(prices, shares, rank, cost), cost.activation_bytes, prices)
+        most = most + np.where(fits & ((number == 0) | (columns.pp > 1)), 1, 0)
     light = np.minimum(shares.inner_ranks()[0], shares.num_layers)
     num_dense, num_moe = kinds(context, shares.split.first, shares.num_layers)
     mixes = [np.maximum(light - num_moe, 0), np.minimum(light, num_dense)]
@@ -63,10 +63,10 @@ def ranks_in_memory(prices: list[StageCosts], shares: Shares) -> IntArray:
     capacity = np.maximum.reduce(
         [context.memory_limit_bytes(one.gpu_class.gpu) - one.static_bytes(parameters, experts) for one in prices]
     )
-    return np.asarray(most + np.where(_has_room(capacity, activation, prices), np.maximum(columns.pp - 2, 0), 0))
+    return np.asarray(most + np.where(_fits_in(capacity, activation, prices), np.maximum(columns.pp - 2, 0), 0))
 
 
-def _has_room(capacity: FloatArray, activation: FloatArray, prices: list[StageCosts]) -> BoolArray:
+def _fits_in(capacity: FloatArray, activation: FloatArray, prices: list[StageCosts]) -> BoolArray:
     """One micro-batch has room in so many bytes, as far as sums of bytes are exact."""
     limit = max(one.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
     return np.asarray(activation - capacity <= ROUNDING * limit)

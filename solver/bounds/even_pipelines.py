@@ -1,7 +1,7 @@
 """The pipeline of even configurations in columns: messages, few micro-batches, memory and exchanges of every rank.
 
 A weaker form of what `relaxation.py` finds for one configuration, for all rows at once. Proofs: docs/bounds.md, "Work,
-memory and slower types", "Even pipelines".
+memory and slower types".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray
-from solver.bounds.even_pipelines_kernel import UNKNOWN, EvenPipelines, pipelines_s
+from solver.bounds.even_pipelines_kernel import UNKNOWN, PipelineRows, pipelines_s
 from solver.bounds.least_hops import least_hops_s
 from solver.bounds.network_cut import CrossingDelay
 from solver.bounds.synchronisation import SynchronisationTail
@@ -21,11 +21,11 @@ from solver.configurations.pricing import Shares, StageCosts, moe_before
 from solver.cost.stage import StageCost
 
 
-def even_pipelines(price: StageCosts, shares: Shares) -> EvenPipelines:
+def even_pipelines(price: StageCosts, shares: Shares) -> PipelineRows:
     """The pipelines of all rows, with memory for everything and no exchanges."""
     columns, split, context = price.columns, shares.split, price.context
     nothing = np.zeros(len(columns))
-    return EvenPipelines(
+    return PipelineRows(
         num_microbatches=_whole_numbers(columns.num_microbatches),
         pp=_whole_numbers(columns.pp),
         vpp=_whole_numbers(columns.vpp),
@@ -44,16 +44,14 @@ def even_pipelines(price: StageCosts, shares: Shares) -> EvenPipelines:
     )
 
 
-def with_ends(pipelines: EvenPipelines, budgets: Sequence[FloatArray], tail: SynchronisationTail) -> EvenPipelines:
+def with_ends(pipelines: PipelineRows, budgets: Sequence[FloatArray], tail: SynchronisationTail) -> PipelineRows:
     """The same with the exchanges of `tail`, and bytes of the first, second, last but one and last rank."""
     return pipelines._replace(
         budget_qn=np.stack(budgets), exposed_s=tail.exposed_s, overlap_s=tail.overlap_s, cards_s=tail.cards_s
     )
 
 
-def even_pipelines_s(
-    pipelines: EvenPipelines, delay: CrossingDelay, at_least_s: FloatArray | None = None
-) -> FloatArray:
+def even_pipelines_s(pipelines: PipelineRows, delay: CrossingDelay, at_least_s: FloatArray | None = None) -> FloatArray:
     """Seconds before the update, with the delays of replicas that cross.
 
     `at_least_s` is the same without delays, where it is known: rows of which no replica crosses keep it.

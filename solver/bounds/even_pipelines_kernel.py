@@ -1,6 +1,7 @@
 """Compiled bounds of many even pipelines at once: the ways of micro-batches through every rank, in a loop over rows.
 
-What the columns mean is in `even_pipelines.py`, why the values bound in docs/bounds.md, "Even pipelines".
+What the columns mean is in `even_pipelines.py`, why the values bound in docs/bounds.md, "Work, memory
+and slower types".
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DENSE, MOE, EMBEDDING, LOGITS = range(4)
 FIRST, SECOND, LAST_BUT_ONE, LAST = range(4)  # ranks whose memory is known
 
 
-class EvenPipelines(NamedTuple):
+class PipelineRows(NamedTuple):
     """Pipelines with even shares of layers, by row.
 
     `part_cqn` has the costs of a dense layer, an MoE layer, the embedding and the logits; `budget_qn` the bytes for
@@ -52,7 +53,7 @@ class EvenPipelines(NamedTuple):
 
 
 @compiled
-def pipelines_s(rows: EvenPipelines, crossing_s: Floats, num_groups: int, known_s: Floats) -> Floats:
+def pipelines_s(rows: PipelineRows, crossing_s: Floats, num_groups: int, known_s: Floats) -> Floats:
     """The bound of every row, where crossing between groups takes so much longer than a hop inside one (seconds).
 
     Rows without such a delay keep what `known_s` has, unless that is `UNKNOWN`.
@@ -81,7 +82,7 @@ def pipelines_s(rows: EvenPipelines, crossing_s: Floats, num_groups: int, known_
 
 
 @inlined
-def _start(rows: EvenPipelines, row: int, stage: int) -> int:
+def _start(rows: PipelineRows, row: int, stage: int) -> int:
     """First layer of a stage, as `Shares.start` has it."""
     num_stages = rows.pp[row] * rows.vpp[row]
     if stage <= 0:
@@ -93,7 +94,7 @@ def _start(rows: EvenPipelines, row: int, stage: int) -> int:
 
 
 @inlined
-def _price(rows: EvenPipelines, row: int, stages: Floats) -> float:
+def _price(rows: PipelineRows, row: int, stages: Floats) -> float:
     """Costs of every stage: layers of both kinds, and the ends. Yields its longest forward or input gradient."""
     num_stages, begin, slowest = rows.pp[row] * rows.vpp[row], 0, 0.0
     for stage in range(num_stages):
@@ -113,7 +114,7 @@ def _price(rows: EvenPipelines, row: int, stages: Floats) -> float:
 
 
 @inlined
-def _lay_out(rows: EvenPipelines, row: int, crossing_s: float, num_groups: int, stages: Floats) -> None:
+def _lay_out(rows: PipelineRows, row: int, crossing_s: float, num_groups: int, stages: Floats) -> None:
     """BEFORE, BACK: the way there from the first stage to this one, and back to it. ON, HOME: on from the begin of this
     stage's forward to the end of the last one, and home to the end of this one's input gradient. With all messages.
     """
@@ -139,7 +140,7 @@ def _lay_out(rows: EvenPipelines, row: int, crossing_s: float, num_groups: int, 
 
 
 @inlined
-def _ends_s(rows: EvenPipelines, row: int, stages: Floats) -> tuple[float, float, float]:
+def _ends_s(rows: PipelineRows, row: int, stages: Floats) -> tuple[float, float, float]:
     """All forwards of a micro-batch, all of its input gradients, and what follows those of the first stage."""
     last = rows.pp[row] * rows.vpp[row] - 1
     there = stages[BEFORE, last] + stages[FORWARD, last]
@@ -148,14 +149,14 @@ def _ends_s(rows: EvenPipelines, row: int, stages: Floats) -> tuple[float, float
 
 
 @inlined
-def _there_and_back(rows: EvenPipelines, row: int, slowest: float, stages: Floats) -> float:
+def _there_and_back(rows: PipelineRows, row: int, slowest: float, stages: Floats) -> float:
     """The first micro-batch goes as far as the slowest operation, which all others follow on, the last one goes on."""
     there, back, update = _ends_s(rows, row, stages)
     return float(there + back + (rows.num_microbatches[row] - 1) * slowest + update)
 
 
 @inlined
-def _stage_of(rows: EvenPipelines, row: int, chunk: int, rank: int) -> int:
+def _stage_of(rows: PipelineRows, row: int, chunk: int, rank: int) -> int:
     pp = rows.pp[row]
     if rows.folded[row] and chunk % 2 == 1:
         return int((chunk + 1) * pp - 1 - rank)
@@ -163,7 +164,7 @@ def _stage_of(rows: EvenPipelines, row: int, chunk: int, rank: int) -> int:
 
 
 @inlined
-def _ways_of_rank(rows: EvenPipelines, row: int, rank: int, stages: Floats, ends: Floats) -> float:
+def _ways_of_rank(rows: PipelineRows, row: int, rank: int, stages: Floats, ends: Floats) -> float:
     """The most that any run of kinds of a rank's operations takes, with the way to the first and from the last kind.
 
     Forwards of the first chunk have the least way before them and the longest behind, then come those of the later
@@ -192,7 +193,7 @@ def _ways_of_rank(rows: EvenPipelines, row: int, rank: int, stages: Floats, ends
 
 
 @inlined
-def _exchanges_of_rank(rows: EvenPipelines, row: int, ends: Floats) -> float:
+def _exchanges_of_rank(rows: PipelineRows, row: int, ends: Floats) -> float:
     """The exchanges of the first chunks of a rank follow each other on its cards, behind the first end of them."""
     if rows.cards_s[row] <= 0.0:
         return 0.0
@@ -204,7 +205,7 @@ def _exchanges_of_rank(rows: EvenPipelines, row: int, ends: Floats) -> float:
 
 
 @inlined
-def _budget(rows: EvenPipelines, row: int, rank: int) -> float:
+def _budget(rows: PipelineRows, row: int, rank: int) -> float:
     """Bytes of a rank for activations; infinite where they are not known."""
     pp = rows.pp[row]
     if rank == 0:
@@ -217,7 +218,7 @@ def _budget(rows: EvenPipelines, row: int, rank: int) -> float:
 
 
 @inlined
-def _trips(rows: EvenPipelines, row: int, rank: int, budget: float, slowest: float, stages: Floats) -> float:
+def _trips(rows: PipelineRows, row: int, rank: int, budget: float, slowest: float, stages: Floats) -> float:
     """The forward of a micro-batch waits for a gradient of the one that is as many before it as memory holds."""
     m, held, best = rows.num_microbatches[row], 0.0, 0.0
     _, _, update = _ends_s(rows, row, stages)
@@ -239,7 +240,7 @@ def _trips(rows: EvenPipelines, row: int, rank: int, budget: float, slowest: flo
 
 
 @inlined
-def _early(rows: EvenPipelines, row: int, rank: int, budget: float, stages: Floats, ends: Floats) -> float:
+def _early(rows: PipelineRows, row: int, rank: int, budget: float, stages: Floats, ends: Floats) -> float:
     """Until the first gradient a rank does forwards alone, no more than memory holds."""
     m, v = rows.num_microbatches[row], rows.vpp[row]
     there, _, update = _ends_s(rows, row, stages)
@@ -256,9 +257,7 @@ def _early(rows: EvenPipelines, row: int, rank: int, budget: float, stages: Floa
 
 
 @inlined
-def _forwards_in_memory(
-    rows: EvenPipelines, row: int, rank: int, budget: float, stages: Floats, taken: Floats
-) -> float:
+def _forwards_in_memory(rows: PipelineRows, row: int, rank: int, budget: float, stages: Floats, taken: Floats) -> float:
     """The most work of forwards that memory holds at once: by work per byte with fractions, or by number."""
     m, v = rows.num_microbatches[row], rows.vpp[row]
     least = np.inf
