@@ -16,11 +16,12 @@ from solver.cost.stage import StageCost
 class RankMemory:
     """What the first and the last rank hold at least, and whether all ranks with known layers have room.
 
-    `capacities` are the most bytes that any GPU type leaves for activations on the first, the second, the last but one
-    and the last rank.
+    `last_but_one` is what that rank costs, in a loop the heaviest between the ends. `capacities` are the most bytes
+    that any GPU type leaves for activations on the first, the second, the last but one and the last rank.
     """
 
     ends: list[tuple[IntArray, StageCost]]
+    last_but_one: StageCost
     capacities: list[FloatArray]
     fits: BoolArray
     need_bytes: FloatArray
@@ -37,7 +38,7 @@ class RankMemory:
             [cost.activation_bytes - capacity for capacity, (_, cost) in zip(capacities, ranks, strict=True)]
         )
         limit = max(price.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
-        return cls([ranks[0], ranks[-1]], capacities, lacking <= ROUNDING * limit, limit + lacking)
+        return cls([ranks[0], ranks[-1]], ranks[2][1], capacities, lacking <= ROUNDING * limit, limit + lacking)
 
 
 def ranks_in_memory(prices: list[StageCosts], shares: Shares) -> IntArray:

@@ -41,13 +41,22 @@ def even_pipelines(price: StageCosts, shares: Shares) -> PipelineRows:
         exposed_s=nothing,
         overlap_s=nothing,
         cards_s=nothing,
+        rank_cards_s=nothing,
     )
 
 
-def with_ends(pipelines: PipelineRows, budgets: Sequence[FloatArray], tail: SynchronisationTail) -> PipelineRows:
-    """The same with the exchanges of `tail`, and bytes of the first, second, last but one and last rank."""
+def with_ends(
+    pipelines: PipelineRows, budgets: Sequence[FloatArray], tail: SynchronisationTail, rank_cards: FloatArray
+) -> PipelineRows:
+    """The same with exchanges, `rank_cards` those of the last rank but one, and bytes of the first, second, last but
+    one and last rank.
+    """
     return pipelines._replace(
-        budget_qn=np.stack(budgets), exposed_s=tail.exposed_s, overlap_s=tail.overlap_s, cards_s=tail.cards_s
+        budget_qn=np.stack(budgets),
+        exposed_s=tail.exposed_s,
+        overlap_s=tail.overlap_s,
+        cards_s=tail.cards_s,
+        rank_cards_s=rank_cards,
     )
 
 

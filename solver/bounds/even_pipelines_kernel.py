@@ -30,6 +30,7 @@ FIRST, SECOND, LAST_BUT_ONE, LAST = range(4)  # ranks whose memory is known
 class PipelineRows(NamedTuple):
     """Pipelines with even shares of layers, by row.
 
+    `cards_s` are those of the smallest stage's exchange, `rank_cards_s` of all exchanges of the last rank but one.
     `part_cqn` has the costs of a dense layer, an MoE layer, the embedding and the logits; `budget_qn` the bytes for
     activations on the first, second, last but one and last rank, infinite where memory does not count. `moe_before` are
     the MoE layers before each layer.
@@ -50,6 +51,7 @@ class PipelineRows(NamedTuple):
     exposed_s: Floats
     overlap_s: Floats
     cards_s: Floats
+    rank_cards_s: Floats
 
 
 @compiled
@@ -72,7 +74,7 @@ def pipelines_s(rows: PipelineRows, crossing_s: Floats, num_groups: int, known_s
         best = _there_and_back(rows, row, slowest, stages)
         for rank in range(rows.pp[row]):
             best = max(best, _ways_of_rank(rows, row, rank, stages, ends))
-            best = max(best, _exchanges_of_rank(rows, row, ends))
+            best = max(best, _exchanges_of_rank(rows, row, rank, ends))
             budget = _budget(rows, row, rank)
             if budget < np.inf:
                 best = max(best, _early(rows, row, rank, budget, stages, ends))
@@ -193,14 +195,15 @@ def _ways_of_rank(rows: PipelineRows, row: int, rank: int, stages: Floats, ends:
 
 
 @inlined
-def _exchanges_of_rank(rows: PipelineRows, row: int, ends: Floats) -> float:
+def _exchanges_of_rank(rows: PipelineRows, row: int, rank: int, ends: Floats) -> float:
     """The exchanges of the first chunks of a rank follow each other on its cards, behind the first end of them."""
-    if rows.cards_s[row] <= 0.0:
-        return 0.0
     ready, latest = np.inf, 0.0
     for chunk in range(rows.vpp[row]):
         ready = min(ready, max(ends[chunk] - rows.overlap_s[row], 0.0))
-        latest = max(latest, ready + (chunk + 1) * rows.cards_s[row])
+        if rows.cards_s[row] > 0.0:
+            latest = max(latest, ready + (chunk + 1) * rows.cards_s[row])
+    if rank == max(rows.pp[row] - 2, 0) and rows.rank_cards_s[row] > 0.0:
+        latest = max(latest, ready + rows.rank_cards_s[row])
     return latest
 
 

@@ -164,6 +164,13 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     return SynchronisationTail(exposed, overlap, exchange.cards_s, np.minimum.reduce(updates))
 
 
+def rank_cards_s(prices: list[StageCosts], rank: StageCost) -> FloatArray:
+    """The exchanges of all chunks of a rank on its cards: no less than one exchange of all that they have (seconds)."""
+    fabrics = [price.gpu_class.fabric for price in prices]
+    of_all = ExchangeBound.of(prices[0].context, prices[0].columns, fabrics, rank.parameters, rank.expert_parameters)
+    return of_all.cards_s
+
+
 def average_rank_exchanges_s(
     prices: list[StageCosts], shares: Shares, whole: StageCost, overlap_s: FloatArray
 ) -> FloatArray:

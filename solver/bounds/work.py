@@ -27,7 +27,7 @@ from solver.bounds.network_cut import (
     lightest_rank_s,
     with_distance_s,
 )
-from solver.bounds.synchronisation import average_rank_exchanges_s, tail_of
+from solver.bounds.synchronisation import average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
@@ -229,7 +229,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
     bound_s = np.maximum(bound_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
     guess = guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0])
     if with_ways:
-        ways = with_ends(even_pipelines(price, shares), capacities, tail)
+        ways = with_ends(even_pipelines(price, shares), capacities, tail, rank_cards_s(prices, memory.last_but_one))
         alone_s = even_pipelines_s(ways, nowhere)
 
         def ways_s(delay: CrossingDelay) -> FloatArray:
