@@ -3,6 +3,9 @@
 `screening`: work of the whole model over the best rates of as many GPUs as are used. Needs one layer of each shape.
 `work`: work of ranks, fill and drain, seconds of memory, head and tail of a pipeline; the first two also
   alone, for all ways of sharding a shape at once. Needs stage prices.
+`even_pipelines`: ways of micro-batches through every rank, round trips and forwards in memory, exchanges of a rank one
+  after another, in columns. Needs stage prices.
+`even_memory`: what the ranks of an even pipeline hold, and how many of them have room. Needs stages on every type.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
   which links and the cards of each rank carry them. Needs stage prices.

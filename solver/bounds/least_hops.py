@@ -16,7 +16,7 @@ from solver.bounds.network_cut import CrossingMessages, cuts
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
-from solver.cost.columns import columns_of_all
+from solver.cost.columns import Columns, FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import boundary_bytes
 
@@ -77,18 +77,24 @@ def crossings_of(configuration: Configuration, num_groups: int = 2) -> float:
 
 
 def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> float:
-    """No message from one rank to another takes less: inside a place through the NICs, beyond it no faster.
+    """No message from one rank to another takes less, of any of these configurations."""
+    return float(least_hops_s(context, columns_of_all(configurations)).min())
+
+
+def least_hops_s(context: Context, columns: Columns) -> FloatArray:
+    """The same of every row: inside a place through the NICs, beyond it no faster.
 
     A message between places pays the same start-up and, over at most the fastest NIC of any pool, its bytes.
     """
-    columns, stack = columns_of_all(configurations), context.stack
+    stack = context.stack
     size = boundary_bytes(context.job, columns)
     found = []
     for fabric in {fabric_of(pool) for pool in context.pools}:
         found.append(boundary_message_s(size, columns.tp, columns.cp, fabric, stack))
         rate = columns.tp * columns.cp * fabric.nic_bytes_per_s * stack.point_to_point_efficiency.value
         found.append(stack.collective_latency_s.value + size / rate)
-    return float(np.minimum.reduce(found).min())
+    least: FloatArray = np.minimum.reduce(found)
+    return least
 
 
 def between_types_s(

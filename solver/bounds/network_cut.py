@@ -11,7 +11,7 @@ Proof, an inequality per term: docs/bounds.md, "Cuts of the network".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -91,6 +91,10 @@ class CrossingDelay:
         """Nothing crosses."""
         return cls(np.zeros(num_rows, dtype=np.int64), np.zeros(num_rows, dtype=np.bool_))
 
+    def of_rows(self, rows: BoolArray) -> CrossingDelay:
+        """The same of these rows alone; in the others nothing crosses."""
+        return replace(self, num_replicas=np.where(rows, self.num_replicas, 0))
+
     def passes_s(
         self, num_passes: IntArray | FloatArray | float, num_ways_home: IntArray | FloatArray | float
     ) -> FloatArray:
@@ -115,11 +119,14 @@ def with_distance_s(
 ) -> FloatArray:
     """The bound, or more: for every cut T >= min over its cases of max(exchanges and messages, pipeline).
 
-    `pipeline_s` bounds the pipeline with these delays.
+    `pipeline_s` bounds the pipeline with these delays, which matter no more where a case before is below the bound.
     """
     for cases in cases_by_cut:
-        each = [np.where(one.possible, np.maximum(one.least_s, pipeline_s(one.delay)), np.inf) for one in cases]
-        bound_s = np.maximum(bound_s, np.minimum.reduce(each))
+        least_s = np.full(len(bound_s), np.inf)
+        for one in cases:
+            delay = one.delay.of_rows(least_s > bound_s)
+            least_s = np.where(one.possible, np.minimum(least_s, np.maximum(one.least_s, pipeline_s(delay))), least_s)
+        bound_s = np.maximum(bound_s, least_s)
     return bound_s
 
 

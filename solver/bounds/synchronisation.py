@@ -135,10 +135,14 @@ def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class SynchronisationTail:
-    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
+    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update.
+
+    `cards_s` of the exchange are on the cards of its rank.
+    """
 
     exposed_s: FloatArray
     overlap_s: FloatArray
+    cards_s: FloatArray
     update_s: FloatArray
 
 
@@ -150,14 +154,22 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
     fabrics = [price.gpu_class.fabric for price in prices]
-    exchange_s = ExchangeBound.of(context, columns, fabrics, parameters, experts).duration_s
+    exchange = ExchangeBound.of(context, columns, fabrics, parameters, experts)
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
         optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
         for price in prices
     ]
-    return SynchronisationTail(np.maximum(exchange_s - overlap, 0.0), overlap, np.minimum.reduce(updates))
+    exposed = np.maximum(exchange.duration_s - overlap, 0.0)
+    return SynchronisationTail(exposed, overlap, exchange.cards_s, np.minimum.reduce(updates))
+
+
+def rank_cards_s(prices: list[StageCosts], rank: StageCost) -> FloatArray:
+    """The exchanges of all chunks of a rank on its cards: no less than one exchange of all that they have (seconds)."""
+    fabrics = [price.gpu_class.fabric for price in prices]
+    of_all = ExchangeBound.of(prices[0].context, prices[0].columns, fabrics, rank.parameters, rank.expert_parameters)
+    return of_all.cards_s
 
 
 def average_rank_exchanges_s(

@@ -16,7 +16,9 @@ import numpy as np
 from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.arrays import BoolArray, FloatArray, IntArray
-from solver.bounds.bounded import ROUNDING, Bounds, merged
+from solver.bounds.bounded import Bounds, merged
+from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
+from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
 from solver.bounds.network_cut import (
     CrossingDelay,
     CutCase,
@@ -25,12 +27,12 @@ from solver.bounds.network_cut import (
     lightest_rank_s,
     with_distance_s,
 )
-from solver.bounds.synchronisation import average_rank_exchanges_s, tail_of
+from solver.bounds.synchronisation import average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
 from solver.context import Context, GpuClass, peak_flops_per_s
-from solver.cost.columns import FSDP, ZERO1
+from solver.cost.columns import FSDP, ZERO1, Columns
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES
@@ -85,11 +87,12 @@ def _even_work_s(context: Context, space: Space) -> FloatArray:
     """The same of rows that share out their layers evenly, on whatever types they are."""
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares, price = Shares.of(prices[0], space.family), least_of(prices)
-    parts = _work_parts(price, shares, _ends(price, shares), _whole(price))
-    lightest = [float(_lightest_s(one, shares, _ends(one, shares)).sum()) for one in prices]
+    parts = _work_parts(price, shares, ends_of(price, shares), _whole(price))
+    ways_s = even_pipelines_s(even_pipelines(price, shares), CrossingDelay.none(len(space)))
+    lightest = [float(_lightest_s(one, shares, ends_of(one, shares)).sum()) for one in prices]
     fast_first = [prices[number] for number in np.argsort(lightest, kind="stable")]
     slower_s = _slower_types_s(fast_first, shares)
-    bound_s: FloatArray = np.maximum.reduce([*(one.seconds for one in parts), slower_s])
+    bound_s: FloatArray = np.maximum.reduce([*(one.seconds for one in parts), ways_s, slower_s])
     return bound_s
 
 
@@ -119,7 +122,7 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
         for gpu_class in context.gpu_classes.values():
             of_each_gpu.setdefault(gpu_class.gpu, gpu_class)  # the first one: layers are split by its prices
         prices = [StageCosts(context, gpu_class, even.columns) for gpu_class in of_each_gpu.values()]
-        memory = _Memory.of(prices, Shares.of(prices[0], even.family))
+        memory = RankMemory.of(prices, Shares.of(prices[0], even.family))
         fits[~by_type], need_bytes[~by_type] = memory.fits, memory.need_bytes
     return fits, need_bytes
 
@@ -132,8 +135,9 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     """
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares = Shares.of(prices[0], space.family)
-    alone = [_bounds_on([price], space, shares) for price in prices]
-    whole = alone[0] if len(prices) == 1 else _bounds_on(prices, space, shares)
+    several = len(prices) > 1
+    alone = [_bounds_on([price], space, shares, with_ways=not several) for price in prices]
+    whole = _bounds_on(prices, space, shares) if several else alone[0]
     guess = np.minimum.reduce([one.guess_s for one in alone])
     order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
     left = np.zeros(len(space.columns), dtype=np.int64)
@@ -142,15 +146,16 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
         own = np.where(alone[number].fits, alone[number].guess_s, ESTIMATES.unlikely * alone[number].guess_s)
         guess = np.where(needed, np.maximum(guess, own), guess)
         left = left + prices[number].gpu_class.num_gpus
-    slower = _slower_types_s([prices[number] for number in order], shares)
-    return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower), guess_s=guess)
+    fast_first = [prices[number] for number in order]
+    slower_s = np.where(_beyond_slower(fast_first, shares), np.inf, _slower_types_s(fast_first, shares))
+    return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower_s), guess_s=guess)
 
 
 def even_cases(context: Context, space: Space) -> tuple[Iterator[list[CutCase]], FloatArray]:
     """How even pipelines may lie over every cut, on whatever GPU types, and the least update after all of it."""
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares, price = Shares.of(prices[0], space.family), least_of(prices)
-    tail, costs = tail_of(prices, shares), [cost for _, cost in _ends(price, shares)]
+    tail, costs = tail_of(prices, shares), [cost for _, cost in ends_of(price, shares)]
     return distance_cases(price, shares, tail.overlap_s, costs), tail.update_s
 
 
@@ -166,13 +171,10 @@ def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
 def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
     """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
 
-    Some k ranks or more have a replica there, k = (GPUs beyond) / (GPUs of a rank with all its replicas), rounded up.
-    The bound is m times the least work that the largest of any k ranks has.
+    Some k ranks or more have a replica there; the bound is m times the least work that the largest of any k has.
     """
     price = least_of(slower)
-    columns = price.columns
-    beyond = np.maximum(columns.num_gpus - num_faster, 0)
-    num_ranks: FloatArray = np.ceil(beyond * columns.pp / columns.num_gpus)
+    columns, num_ranks = price.columns, _ranks_on_slower(price.columns, num_faster)
     zero: IntArray = np.zeros_like(columns.pp)
     ends = [rank_cost(price, shares, rank).total_s for rank in (zero, columns.pp - 1)]
     inner = inner_rank_s(price, shares)
@@ -188,64 +190,60 @@ def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) ->
     return bound
 
 
-def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds:
+def _ranks_on_slower(columns: Columns, num_faster: IntArray) -> IntArray:
+    """Ranks that have a replica beyond so many GPUs: (GPUs beyond) / (GPUs of a rank with its replicas), rounded up."""
+    beyond = np.maximum(columns.num_gpus - num_faster, 0)
+    return np.asarray(-(-beyond * columns.pp // columns.num_gpus))
+
+
+def _beyond_slower(fast_first: list[StageCosts], shares: Shares) -> BoolArray:
+    """Where more ranks have a replica on slower types than these have memory for."""
+    columns = fast_first[0].columns
+    impossible, num_faster = np.zeros(len(columns), dtype=np.bool_), np.zeros(len(columns), dtype=np.int64)
+    for place in range(1, len(fast_first)):
+        num_faster = num_faster + fast_first[place - 1].gpu_class.num_gpus
+        most = ranks_in_memory(fast_first[place:], shares)
+        impossible |= _ranks_on_slower(columns, num_faster) > most
+    return impossible
+
+
+def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_ways: bool = True) -> Bounds:
     """Bounds where every rank is on one of these GPU types."""
     price = least_of(prices)
     context, columns = price.context, price.columns
-    memory = _Memory.of(prices, shares)
+    memory = RankMemory.of(prices, shares)
     ends, capacities, whole = memory.ends, memory.capacities, _whole(price)
     parts = _work_parts(price, shares, ends, whole)
     parts += [
-        _memory_seconds_s(price, shares, rank, capacity) for (rank, _), capacity in zip(ends, capacities, strict=True)
+        _memory_seconds_s(price, shares, rank, capacity)
+        for (rank, _), capacity in zip(ends, (capacities[0], capacities[-1]), strict=True)
     ]
-    tail = tail_of(prices, shares)
+    tail, costs = tail_of(prices, shares), [cost for _, cost in ends]
 
     def pipeline_s(delay: CrossingDelay) -> FloatArray:
         longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
         return longest
 
-    costs = [cost for _, cost in ends]
-    bound_s = pipeline_s(CrossingDelay.none(len(columns)))
-    bound_s = with_distance_s(bound_s, distance_cases(price, shares, tail.overlap_s, costs), pipeline_s)
+    nowhere, cases = CrossingDelay.none(len(columns)), list(distance_cases(price, shares, tail.overlap_s, costs))
+    bound_s = with_distance_s(pipeline_s(nowhere), iter(cases), pipeline_s)
     bound_s = np.maximum(bound_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
+    guess = guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0])
+    if with_ways:
+        ways = with_ends(even_pipelines(price, shares), capacities, tail, rank_cards_s(prices, memory.last_but_one))
+        alone_s = even_pipelines_s(ways, nowhere)
+
+        def ways_s(delay: CrossingDelay) -> FloatArray:
+            return np.maximum(pipeline_s(delay), even_pipelines_s(ways, delay, alone_s))
+
+        known_s = np.maximum(bound_s - tail.update_s, alone_s)
+        bound_s = np.maximum(bound_s, with_distance_s(known_s, iter(cases), ways_s) + tail.update_s)
     return Bounds(
         iteration_s=bound_s,
-        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
+        guess_s=guess,
         lightest_s=_lightest_s(price, shares, ends),
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )
-
-
-@dataclass(frozen=True)
-class _Memory:
-    """What the first and the last rank hold at least, and the most that any GPU type leaves them for activations."""
-
-    ends: list[tuple[IntArray, StageCost]]
-    capacities: list[FloatArray]
-    fits: BoolArray
-    need_bytes: FloatArray
-
-    @classmethod
-    def of(cls, prices: list[StageCosts], shares: Shares) -> _Memory:
-        """A configuration fits where one micro-batch has room on both ends, on whichever type has most."""
-        price = least_of(prices)
-        ends = _ends(price, shares)
-        capacities = [_capacity_bytes(prices, shares, rank, cost) for rank, cost in ends]
-        lacking = np.maximum.reduce(
-            [cost.activation_bytes - capacity for capacity, (_, cost) in zip(capacities, ends, strict=True)]
-        )
-        limit = max(price.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
-        return cls(ends, capacities, lacking <= ROUNDING * limit, limit + lacking)
-
-
-def _capacity_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
-    """Most memory that any of the types leaves for activations on a rank."""
-    capacities = [
-        one.context.memory_limit_bytes(one.gpu_class.gpu) - _static_bytes(one, shares, rank, cost) for one in prices
-    ]
-    capacity: FloatArray = np.maximum.reduce(capacities)
-    return capacity
 
 
 @dataclass(frozen=True)
@@ -259,12 +257,6 @@ class _Part:
     def with_delay(self, delay: CrossingDelay) -> FloatArray:
         """The bound with these delays."""
         return self.seconds + delay.passes_s(self.num_passes, self.num_ways_home)
-
-
-def _ends(price: StageCosts, shares: Shares) -> list[tuple[IntArray, StageCost]]:
-    """The first and the last rank, and what they cost."""
-    first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
-    return [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
 
 
 def _whole(price: StageCosts) -> StageCost:
@@ -321,13 +313,3 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, capacit
         crossed = crossed + np.where(chunk < columns.vpp, own * 2.0 * passes, 0.0)
     per_byte = columns.num_microbatches / np.maximum(capacity, 1.0)
     return _Part(per_byte * held, per_byte * crossed)
-
-
-def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
-    """Model state, buffers and framework of a rank."""
-    columns = price.columns
-    stages = columns.pp * columns.vpp
-    ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
-    for chunk in range(1, int(columns.vpp.max(initial=1))):
-        ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
-    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=ends_here)

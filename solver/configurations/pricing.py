@@ -144,7 +144,7 @@ def least_of(prices: Sequence[StageCosts]) -> StageCosts:
 
 def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:
     """Dense and MoE layers among layers start..stop-1."""
-    moe = _moe_before(context)
+    moe = moe_before(context)
     low, high = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
     num_moe = moe[high] - moe[low]
     return (high - low) - num_moe, num_moe
@@ -152,12 +152,12 @@ def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers
 
 def moe_among(context: Context) -> tuple[IntArray, IntArray]:
     """Fewest and most MoE layers among 0, 1, 2 ... consecutive layers, wherever these are."""
-    before = _moe_before(context)
+    before = moe_before(context)
     among = [before[count:] - before[: len(before) - count] for count in range(len(before))]
     return np.array([one.min() for one in among]), np.array([one.max() for one in among])
 
 
-def _moe_before(context: Context) -> IntArray:
+def moe_before(context: Context) -> IntArray:
     """MoE layers before layer 0, 1, 2 ... and in all."""
     architecture = context.job.architecture
     return np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])

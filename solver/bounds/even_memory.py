@@ -1,0 +1,98 @@
+"""Memory of even pipelines in columns: what ranks hold at least, what is left for activations, how many ranks fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
+from solver.cost.stage import StageCost
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """What the first and the last rank hold at least, and whether all ranks with known layers have room.
+
+    `last_but_one` is what that rank costs, in a loop the heaviest between the ends. `capacities` are the most bytes
+    that any GPU type leaves for activations on the first, the second, the last but one and the last rank.
+    """
+
+    ends: list[tuple[IntArray, StageCost]]
+    last_but_one: StageCost
+    capacities: list[FloatArray]
+    fits: BoolArray
+    need_bytes: FloatArray
+
+    @classmethod
+    def of(cls, prices: list[StageCosts], shares: Shares) -> RankMemory:
+        """A configuration fits where one micro-batch has room on these ranks, on whichever type has most."""
+        price = least_of(prices)
+        (zero, first), (final, last) = ends_of(price, shares)
+        inner = [(rank, rank_cost(price, shares, rank)) for rank in (np.minimum(1, final), np.maximum(final - 1, 0))]
+        ranks = [(zero, first), *inner, (final, last)]
+        capacities = [_capacity_bytes(prices, shares, rank, cost) for rank, cost in ranks]
+        lacking = np.maximum.reduce(
+            [cost.activation_bytes - capacity for capacity, (_, cost) in zip(capacities, ranks, strict=True)]
+        )
+        limit = max(price.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
+        return cls([ranks[0], ranks[-1]], ranks[2][1], capacities, lacking <= ROUNDING * limit, limit + lacking)
+
+
+def ranks_in_memory(prices: list[StageCosts], shares: Shares) -> IntArray:
+    """The most ranks of a pipeline that have room on these types: an end counts by itself, those between all alike.
+
+    Between the ends no rank has fewer layers than the lightest, nor more of a kind than there are behind the first
+    stage.
+    """
+    price = least_of(prices)
+    columns, context = price.columns, price.context
+    most = np.zeros(len(columns), dtype=np.int64)
+    for number, (rank, cost) in enumerate(ends_of(price, shares)):
+        fits = _fits_in(_capacity_bytes(prices, shares, rank, cost), cost.activation_bytes, prices)
+        most = most + np.where(fits & ((number == 0) | (columns.pp > 1)), 1, 0)
+    light = np.minimum(shares.inner_ranks()[0], shares.num_layers)
+    num_dense, num_moe = kinds(context, shares.split.first, shares.num_layers)
+    mixes = [np.maximum(light - num_moe, 0), np.minimum(light, num_dense)]
+    held = [price.of(dense, light - dense) for dense in mixes]
+    parameters, experts, activation = (
+        np.minimum.reduce([getattr(one, name) for one in held])
+        for name in ("parameters", "expert_parameters", "activation_bytes")
+    )
+    capacity = np.maximum.reduce(
+        [context.memory_limit_bytes(one.gpu_class.gpu) - one.static_bytes(parameters, experts) for one in prices]
+    )
+    return np.asarray(most + np.where(_fits_in(capacity, activation, prices), np.maximum(columns.pp - 2, 0), 0))
+
+
+def _fits_in(capacity: FloatArray, activation: FloatArray, prices: list[StageCosts]) -> BoolArray:
+    """One micro-batch has room in so many bytes, as far as sums of bytes are exact."""
+    limit = max(one.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
+    return np.asarray(activation - capacity <= ROUNDING * limit)
+
+
+def _capacity_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+    """Most memory that any of the types leaves for activations on a rank."""
+    capacities = [
+        one.context.memory_limit_bytes(one.gpu_class.gpu) - _static_bytes(one, shares, rank, cost) for one in prices
+    ]
+    capacity: FloatArray = np.maximum.reduce(capacities)
+    return capacity
+
+
+def ends_of(price: StageCosts, shares: Shares) -> list[tuple[IntArray, StageCost]]:
+    """The first and the last rank, and what they cost."""
+    first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
+    return [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+
+
+def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+    """Model state, buffers and framework of a rank."""
+    columns = price.columns
+    stages = columns.pp * columns.vpp
+    ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
+    for chunk in range(1, int(columns.vpp.max(initial=1))):
+        ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
+    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=ends_here)
