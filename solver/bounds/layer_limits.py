@@ -73,7 +73,7 @@ class Types:
         return least
 
 
-class AffineTime(NamedTuple):
+class RankTime(NamedTuple):
     """A rank with n usual layers takes `per_layer_s` n + `start_s` or more."""
 
     per_layer_s: FloatArray
@@ -94,9 +94,9 @@ class LayerLimits:
     layers of whatever kind that a rank has: one for each of its stages.
     """
 
-    work: AffineTime
-    exchanges: Sequence[AffineTime]
-    late: Sequence[AffineTime]
+    work: RankTime
+    exchanges: Sequence[RankTime]
+    late: Sequence[RankTime]
     in_memory: FloatArray
     least_s: FloatArray
 
@@ -108,8 +108,8 @@ class LayerLimits:
         usual = types.least_usual(space.columns.vpp)
         least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
         zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
-        late = AffineTime(m * (layer_s - forward_s), zero)
-        return cls(AffineTime(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
+        late = RankTime(m * (layer_s - forward_s), zero)
+        return cls(RankTime(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
 
     @classmethod
     def of(cls, types: Types, space: Space) -> LayerLimits:
@@ -198,7 +198,7 @@ def _last_stage_s(types: Types) -> FloatArray:
     return found
 
 
-def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, AffineTime]:
+def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, RankTime]:
     """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch.
 
     Before its first gradient a rank does no more forwards than it has memory for their activations; the time is that of
@@ -218,7 +218,7 @@ def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, AffineTime]:
         )
         per_layer_s.append(m * layer.total_s + state * per_byte_s)
         start_s.append(-left_bytes * per_byte_s)
-    return np.stack(found), AffineTime(np.stack(per_layer_s), np.stack(start_s))
+    return np.stack(found), RankTime(np.stack(per_layer_s), np.stack(start_s))
 
 
 def ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
@@ -241,17 +241,17 @@ def best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> Flo
     return total
 
 
-def exchange_times(types: Types, space: Space) -> list[AffineTime]:
+def exchange_times(types: Types, space: Space) -> list[RankTime]:
     """Ranks up to the end of one stage's exchange, and up to the end of those of all their stages; a row per type.
 
     A stage has at least one layer, and of n layers on a rank its even part but for one layer and what ends are worth.
     """
     by_type = [_exchange_times_of(types, space, place) for place in range(len(types.prices))]
-    return [AffineTime(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
+    return [RankTime(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
 
 
-def _exchange_times_of(types: Types, space: Space, place: int) -> list[AffineTime]:
-    """The lines of one type."""
+def _exchange_times_of(types: Types, space: Space, place: int) -> list[RankTime]:
+    """The times of one type."""
     price, own = types.prices[place], types.by_fabric[place]
     columns, share = space.columns, types.context.stack.data_parallel_overlap.value
     m, v = columns.num_microbatches.astype(np.float64), columns.vpp.astype(np.float64)
@@ -263,15 +263,15 @@ def _exchange_times_of(types: Types, space: Space, place: int) -> list[AffineTim
     uncovered_s, several = _uncovered_s(types, own, m, share), (v - 1.0) / v
     others, at_least = types.context.job.num_layers - types.num_usual, types.least_usual(np.ones_like(columns.vpp))
 
-    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[AffineTime]:
+    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[RankTime]:
         """Of a stage whose usual layers add so much each, or take it off: with as few or as many as it may have."""
         more_s, less_s = np.maximum(each_s, 0.0), np.minimum(each_s, 0.0)
         beyond = np.where(v > 1, sum(worth) + others + v - 1.0, 0.0) / v
         per_layer_s, start_s = per_layer_s + less_s / v, start_s + less_s * beyond
         fewer = several * (1.0 + np.maximum(*worth) + others)
         return [
-            AffineTime(per_layer_s, start_s + more_s * at_least),
-            AffineTime(per_layer_s + more_s / v, start_s - more_s * fewer),
+            RankTime(per_layer_s, start_s + more_s * at_least),
+            RankTime(per_layer_s + more_s / v, start_s - more_s * fewer),
         ]
 
     gradient_s = m * (layer.total_s - layer.forward_s) - beside_s
@@ -282,12 +282,12 @@ def _exchange_times_of(types: Types, space: Space, place: int) -> list[AffineTim
     ]
 
 
-def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> AffineTime:
+def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> RankTime:
     """Exchange of so many layers of a kind, by fabric, among the fewest replicas that some place holds."""
     none = np.zeros_like(layers[0].parameters)
     dense = affine_exchange(prices, layers[0].parameters, none)
     experts = affine_exchange(prices, none, layers[0].expert_parameters)
-    return AffineTime(dense[1] + experts[1], dense[0] + experts[0])
+    return RankTime(dense[1] + experts[1], dense[0] + experts[0])
 
 
 def _uncovered_s(types: Types, prices: Sequence[StageCosts], m: FloatArray, share: float) -> FloatArray:

@@ -59,7 +59,7 @@ def waits_for_memory(columns: ShapeColumns) -> MemoryWaits:
         while freed >= 0:
             earlier = previous_s[freed]
             for kind in range(1, last_kind + 1):
-                held = held_s[freed] if kind == 1 else _kept_until_w(columns, freed)
+                held = held_s[freed] if kind == 1 else _retained_until_w(columns, freed)
                 distance = _distance(free, held, m)
                 implied = kind == 1 and earlier >= 0 and distance == _distance(free, held_s[earlier], m)
                 if distance < least[kind, freed] and not implied:
@@ -87,7 +87,7 @@ def _stages_of_ranks(columns: ShapeColumns) -> tuple[Floats, Ints, int]:
 
 
 @inlined
-def _kept_until_w(columns: ShapeColumns, stage: int) -> float:
+def _retained_until_w(columns: ShapeColumns, stage: int) -> float:
     """Bytes that are held from the F to the W of a micro-batch; none where the backward is fused."""
     if columns.num_kinds == 2:
         return 0.0
@@ -106,7 +106,7 @@ def _distance(free: float, held: float, most: int) -> int:
 def rank_holds(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> Holds:
     """All holds of a rank, or none where all its activations fit at once.
 
-    What is kept until W, min(a, c), and the rest of a, which ends with B, are holds of their own.
+    What is retained until W, min(a, c), and the rest of a, which ends with B, are holds of their own.
     """
     columns = uncounted(columns)
     m, last = columns.num_microbatches, columns.num_stages - 1
@@ -127,14 +127,16 @@ def rank_holds(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> 
                 holds[2, count] = head[kind, s, j] + columns.duration_ks[kind, s]
                 holds[3, count] = tail[0, s, j] + columns.duration_ks[0, s]
                 count += 1
-    return Holds(holds[0, :count].copy(), holds[1, :count].copy(), holds[2, :count].copy(), holds[3, :count].copy())
+    return Holds(
+        holds[0, :count].copy(), holds[1, :count].copy(), holds[2, :count].copy(), holds[3, :count].copy()
+    )
 
 
 @inlined
 def _held(columns: ShapeColumns, stage: int, kind: int) -> float:
     """Bytes that are held from the F to the B (kind 1) or to the W (kind 2) of a micro-batch, and no longer."""
-    kept = _kept_until_w(columns, stage)
-    return kept if kind == 2 else columns.activation_s[stage] - kept
+    retained = _retained_until_w(columns, stage)
+    return retained if kind == 2 else columns.activation_s[stage] - retained
 
 
 @inlined
@@ -165,7 +167,7 @@ def _capacity(columns: ShapeColumns, rank: int) -> tuple[float, float]:
 
 @compiled
 def least_end_s(holds: Holds, known_s: float) -> float:
-    """The largest bound over windows of time found by turns: the best end for a start, the best start for an end.
+    """The largest bound over windows of time found alternately: the best end for a start, then the best start for it.
 
     In a window that begins at `start` and ends `end` before the end of the schedule, a hold takes its share for no less
     than the least of `life_s`, `end_s` - start, `left_s` - end, and the window as long as `known_s` lets it be.
