@@ -127,9 +127,7 @@ def rank_holds(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> 
                 holds[2, count] = head[kind, s, j] + columns.duration_ks[kind, s]
                 holds[3, count] = tail[0, s, j] + columns.duration_ks[0, s]
                 count += 1
-    return Holds(
-        holds[0, :count].copy(), holds[1, :count].copy(), holds[2, :count].copy(), holds[3, :count].copy()
-    )
+    return Holds(holds[0, :count].copy(), holds[1, :count].copy(), holds[2, :count].copy(), holds[3, :count].copy())
 
 
 @inlined
