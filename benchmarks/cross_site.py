@@ -23,7 +23,7 @@ from solver.planner import plan
 ROWS = Path(__file__).parent.parent / "tests" / "published" / "data" / "published_crosssite.csv"
 BYTES_PER_GBIT = 1e9 / 8
 GPUS_PER_HOST = 8
-WORK_S = 30.0  # counted work of a search; one shape is left open to it
+WORK_S = 4.0  # counted work of a search; one shape is left open to it
 SHAPES: Mapping[str, Mapping[str, Sequence[int]]] = {
     "gpt-3-175b": {"tp": [8], "pp": [8]},
     "nemotron-4-340b": {"tp": [8], "pp": [12]},
