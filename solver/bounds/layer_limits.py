@@ -6,7 +6,7 @@ For layers shared out by GPU type, in any way. Proofs: docs/bounds.md, "Limits o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,9 +67,14 @@ class Types:
         """Layers of the usual kind."""
         return self.context.job.num_moe_layers or self.context.job.num_dense_layers
 
+    @property
+    def num_others(self) -> int:
+        """Layers of the other kind."""
+        return self.context.job.num_layers - self.num_usual
+
     def least_usual(self, num_layers: IntArray) -> IntArray:
         """Fewest usual ones among so many layers of a rank."""
-        least: IntArray = np.maximum(num_layers - (self.context.job.num_layers - self.num_usual), 0)
+        least: IntArray = np.maximum(num_layers - self.num_others, 0)
         return least
 
 
@@ -116,7 +121,8 @@ class LayerLimits:
         """Work, memory and exchanges."""
         alone = cls.of_work(types, space)
         in_memory, full = _memory_limits(types, space)
-        return cls(alone.work, exchange_times(types, space), (*alone.late, full), in_memory, alone.least_s)
+        late = (*alone.late, full)
+        return replace(alone, exchanges=exchange_times(types, space), late=late, in_memory=in_memory)
 
     def most(self, limit_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most usual layers of a rank within a time: as its work and memory allow, and as its exchanges allow, too."""
@@ -172,8 +178,8 @@ def _least_pass(
     order = np.argsort(layer_s, axis=0, kind="stable")
     ascending_s, least = np.take_along_axis(layer_s, order, axis=0), least_of(types.prices)
     rest_s = seconds(least.of(0, 0, embedding=1.0, logits=1.0))
-    if num_others := types.context.job.num_layers - types.num_usual:
-        rest_s = rest_s + num_others * seconds(types.layer(least, usual=False))
+    if types.num_others:
+        rest_s = rest_s + types.num_others * seconds(types.layer(least, usual=False))
 
     def least_s(most: FloatArray, held: FloatArray) -> FloatArray:
         layers, ranks = (np.cumsum(np.take_along_axis(one, order, axis=0), axis=0) for one in (most * held, held))
@@ -256,12 +262,11 @@ def _exchange_times_of(types: Types, space: Space, place: int) -> list[RankTime]
     columns, share = space.columns, types.context.stack.data_parallel_overlap.value
     m, v = columns.num_microbatches.astype(np.float64), columns.vpp.astype(np.float64)
     layer, worth = types.layer(price), _most_worth(types, own)
-    usual, least_start_s = _exchange(own, [types.layer(one) for one in own]), np.full(len(columns), np.inf)
-    for kind in range(len(types.layers(price))):
-        least_start_s = np.minimum(least_start_s, _exchange(own, [types.layers(one)[kind] for one in own]).start_s)
+    exchange_of_kinds = [_exchange(own, layers) for layers in zip(*map(types.layers, own), strict=True)]
+    usual, least_start_s = exchange_of_kinds[0], np.minimum.reduce([one.start_s for one in exchange_of_kinds])
     beside_s = share * np.maximum.reduce([types.layer(one).total_s for one in own])
     uncovered_s, several = _uncovered_s(types, own, m, share), (v - 1.0) / v
-    others, at_least = types.context.job.num_layers - types.num_usual, types.least_usual(np.ones_like(columns.vpp))
+    others, at_least = types.num_others, types.least_usual(np.ones_like(columns.vpp))
 
     def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[RankTime]:
         """Of a stage whose usual layers add so much each, or take it off: with as few or as many as it may have."""
@@ -292,10 +297,9 @@ def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> Rank
 
 def _uncovered_s(types: Types, prices: Sequence[StageCosts], m: FloatArray, share: float) -> FloatArray:
     """What ends and other layers of a stage may overlap with beyond their own work: nothing with one fabric."""
-    others = types.context.job.num_layers - types.num_usual
     parts = [price.of(0, 0, embedding=1.0, logits=1.0).total_s for price in prices]
-    if others:
-        other_s = [others * types.layer(price, usual=False).total_s for price in prices]
+    if types.num_others:
+        other_s = [types.num_others * types.layer(price, usual=False).total_s for price in prices]
         parts = [part + other for part, other in zip(parts, other_s, strict=True)]
     uncovered: FloatArray = np.maximum(share * np.maximum.reduce(parts) - m * np.minimum.reduce(parts), 0.0)
     return uncovered

@@ -91,21 +91,15 @@ def slowest_rank_s(types: Types, space: Space) -> FloatArray:
 
 def _equivalent_layers(types: Types) -> FloatArray:
     """Layers, layers of the other kind, and ends, each as few usual layers as it may be worth on any type."""
-    job = types.context.job
-    usual = job.num_moe_layers or job.num_dense_layers
-    other = job.num_layers - usual
     others = [types.layer(price, usual=False) for price in types.prices]
     worth = np.min(np.stack([one.total_s for one in others]) / types.layer_s, axis=0)
-    total: FloatArray = usual + other * worth + sum(ends_worth(types))
+    total: FloatArray = types.num_usual + types.num_others * worth + sum(ends_worth(types))
     return total
 
 
 def _forward_part(types: Types) -> FloatArray:
     """Least share that the forward has of a layer's work."""
-    job = types.context.job
-    layers = [types.layer(price) for price in types.prices]
-    if job.num_moe_layers and job.num_dense_layers:
-        layers += [types.layer(price, usual=False) for price in types.prices]
+    layers = [one for price in types.prices for one in types.layers(price)]
     least: FloatArray = np.minimum.reduce([one.forward_s / one.total_s for one in layers])
     return least
 
