@@ -10,7 +10,7 @@ Proof, an inequality per term: docs/bounds.md, "Cuts of the network".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -115,7 +115,7 @@ class CutCase:
 
 
 def with_distance_s(
-    bound_s: FloatArray, cases_by_cut: Iterator[list[CutCase]], pipeline_s: Callable[[CrossingDelay], FloatArray]
+    bound_s: FloatArray, cases_by_cut: Iterable[list[CutCase]], pipeline_s: Callable[[CrossingDelay], FloatArray]
 ) -> FloatArray:
     """The bound, or more: for every cut T >= min over its cases of max(exchanges and messages, pipeline).
 

@@ -8,7 +8,7 @@ and slower types".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from solver.bounds.network_cut import (
     lightest_rank_s,
     with_distance_s,
 )
-from solver.bounds.synchronisation import average_rank_exchanges_s, rank_cards_s, tail_of
+from solver.bounds.synchronisation import SynchronisationTail, average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
@@ -224,19 +224,17 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
         longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
         return longest
 
-    nowhere, cases = CrossingDelay.none(len(columns)), list(distance_cases(price, shares, tail.overlap_s, costs))
-    bound_s = with_distance_s(pipeline_s(nowhere), iter(cases), pipeline_s)
-    bound_s = np.maximum(bound_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
-    guess = guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0])
-    if with_ways:
-        ways = with_ends(even_pipelines(price, shares), capacities, tail, rank_cards_s(prices, memory.last_but_one))
-        alone_s = even_pipelines_s(ways, nowhere)
-
-        def ways_s(delay: CrossingDelay) -> FloatArray:
-            return np.maximum(pipeline_s(delay), even_pipelines_s(ways, delay, alone_s))
-
-        known_s = np.maximum(bound_s - tail.update_s, alone_s)
-        bound_s = np.maximum(bound_s, with_distance_s(known_s, iter(cases), ways_s) + tail.update_s)
+    ways_s = _ways(prices, shares, memory, tail) if with_ways else None
+    nowhere = CrossingDelay.none(len(columns))
+    usual_s = pipeline_s(nowhere)
+    bound_s = usual_s if ways_s is None else ways_s(nowhere)
+    for cases in distance_cases(price, shares, tail.overlap_s, costs):  # those of all cuts at once fill the memory
+        usual_s = with_distance_s(usual_s, [cases], pipeline_s)
+        if ways_s is not None:
+            bound_s = with_distance_s(np.maximum(bound_s, usual_s), [cases], _longer(pipeline_s, ways_s))
+    usual_s = np.maximum(usual_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
+    bound_s = np.maximum(usual_s, bound_s + tail.update_s)
+    guess = guess_s(context, space, ends[0][1], whole, bound_s=usual_s, capacity=capacities[0])
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess,
@@ -244,6 +242,24 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )
+
+
+def _ways(
+    prices: list[StageCosts], shares: Shares, memory: RankMemory, tail: SynchronisationTail
+) -> Callable[[CrossingDelay], FloatArray]:
+    """What the ways through every rank take with the delays of replicas that cross."""
+    price = least_of(prices)
+    cards_s = rank_cards_s(prices, memory.last_but_one)
+    ways = with_ends(even_pipelines(price, shares), memory.capacities, tail, cards_s)
+    alone_s = even_pipelines_s(ways, CrossingDelay.none(len(price.columns)))
+    return lambda delay: even_pipelines_s(ways, delay, alone_s)
+
+
+def _longer(
+    one_s: Callable[[CrossingDelay], FloatArray], other_s: Callable[[CrossingDelay], FloatArray]
+) -> Callable[[CrossingDelay], FloatArray]:
+    """The longer of two times with the same delays."""
+    return lambda delay: np.maximum(one_s(delay), other_s(delay))
 
 
 @dataclass(frozen=True)
