@@ -13,7 +13,6 @@ import numpy as np
 
 from models.plan import Configuration, StageExchange
 from models.schedule import (
-    PipelineHop,
     PipelineOptions,
     PipelineProblem,
     PipelineRank,
@@ -36,6 +35,7 @@ from solver.transport.hops import (
     HopDelay,
     StageMessages,
     free_bytes_per_s,
+    pipeline_hops,
     reserved_bytes_per_s,
     route_hops,
     waiting_ways,
@@ -218,7 +218,7 @@ def _evaluate(
         reserved = reserved_bytes_per_s(routes, hops, message_bytes)
         # On the same rings: the orders were made for them, and a plan states one for each stage.
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
-    last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
+    last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
     plain = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
     wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
@@ -239,7 +239,7 @@ def _takes(limit_s: float, ways: set[tuple[Way, Way | None]], costs: tuple[Excha
 
 
 def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
-    shifted = problem.model_copy(update={"hops": _hops(division.delays)})
+    shifted = problem.model_copy(update={"hops": pipeline_hops(division.delays)})
     return Way(shifted, division.delays, division.stagger_s)
 
 
@@ -301,7 +301,7 @@ def pipeline_problem(
         stages=side.stages,
         backward=backward_of(context.request),
         sends=_sends(context, configuration),
-        hops=_hops(delays),
+        hops=pipeline_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
     )
 
@@ -309,21 +309,6 @@ def pipeline_problem(
 def _sends(context: Context, configuration: Configuration) -> Sends:
     framework = context.request.constraints.framework
     return "asynchronous" if framework is None else framework.sends(configuration.family)
-
-
-def _hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:
-    return tuple(
-        PipelineHop(
-            from_stage=hop.stage,
-            to_stage=hop.stage + 1,
-            latency_s=hop.latency_s,
-            transfer_s=hop.transfer_s,
-            link=hop.link,
-            num_sharing_replicas=hop.num_time_slots,
-            staggered=hop.num_time_slots > 1,
-        )
-        for hop in delays
-    )
 
 
 def _budgets(

@@ -145,7 +145,7 @@ def _memory_use(context: Context, evaluation: Evaluation, route: int, rank: int)
         weights_bytes=float(static.weights_bytes[rank]),
         gradients_bytes=float(static.gradients_bytes[rank]),
         optimizer_bytes=float(static.optimizer_bytes[rank]),
-        activations_bytes=float(evaluation.timings[route].replay.peak_memory_bytes[rank]),
+        activations_bytes=float(evaluation.timings[route].peak_memory_bytes[rank]),
         buffers_bytes=float(static.buffers_bytes[rank]),
         framework_bytes=float(static.framework_bytes[rank]),
         limit_bytes=context.memory_limit_bytes(context.pools[pool].gpu),

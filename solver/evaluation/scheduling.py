@@ -31,23 +31,29 @@ MOST_ORDERS_TRIED = 3  # orders that a route tries before it is scheduled
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """An order of a problem with its exact replay (seconds)."""
+    """An order of a problem with what its exact replay ends with; a search remembers thousands, so not the replay.
+
+    `end_s` is the end of the last operation, `last_weight_gradients_s` that of the last weight gradient of every stage,
+    `peak_memory_bytes` what each rank keeps of activations at most.
+    """
 
     problem: PipelineProblem
     order: PipelineOrder
-    replay: PipelineReplay
+    end_s: float
+    last_weight_gradients_s: FloatArray
+    peak_memory_bytes: FloatArray
     generator: str
 
-    @property
-    def end_s(self) -> float:
-        """End of the last operation."""
-        return float(self.replay.end.max())
+    @classmethod
+    def of(cls, problem: PipelineProblem, order: PipelineOrder, replay: PipelineReplay, generator: str) -> Timing:
+        """An order with its replay in the problem."""
+        by_stage = replay.end.reshape(-1, problem.num_stages, problem.num_microbatches)
+        end_s, last_s = float(replay.end.max()), by_stage[-1].max(axis=1)
+        return cls(problem, order, end_s, last_s, replay.peak_memory_bytes, generator)
 
-    def last_weight_gradients_s(self) -> FloatArray:
-        """End of the last weight gradient of every stage."""
-        shape = (-1, self.problem.num_stages, self.problem.num_microbatches)
-        last: FloatArray = self.replay.end.reshape(shape)[-1].max(axis=1)
-        return last
+    def operation_ends_s(self) -> FloatArray:
+        """End of every operation by id, replayed once more."""
+        return replay_complete(shape_of(self.problem), self.order).end
 
     def written(self) -> PipelineSchedule:
         """The schedule as a plan states it, with its own bound."""
@@ -70,10 +76,7 @@ def reusing_orders(scheduler: Scheduler, problems: Sequence[PipelineProblem]) ->
 
     def ask(problem: PipelineProblem) -> Timing | None:
         if problem not in known:
-            timing = (None if orders is None else orders.for_problem(problem)) or scheduler(problem)
-            known[problem] = timing
-            if orders is not None and timing is not None:
-                orders.add(timing)
+            known[problem] = scheduler(problem) if orders is None else orders.timing_of(problem, scheduler)
         return known[problem]
 
     if orders is not None:
@@ -90,40 +93,61 @@ def _least_s(problem: PipelineProblem) -> float:
     return sum(work_r) + way_s + (problem.num_microbatches - 1) * max(work_r)
 
 
+@dataclass(frozen=True)
+class _Replayed:
+    """A timing with the end of every operation (s), by id."""
+
+    timing: Timing
+    end_s: FloatArray
+
+    def in_problem(self, problem: PipelineProblem, shape: PipelineShape) -> _Replayed | None:
+        """The same order in another problem of the same operations; None where memory has no room for it."""
+        own = self.timing
+        same = own.problem.model_copy(update={"options": problem.options}) == problem
+        channels = own.order.channel_ops if same else _as_ready(self.end_s, channel_messages(shape))
+        order = PipelineOrder(own.order.rank_ops, channels)
+        replay = replay_complete(shape, order)
+        if not np.all(replay.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+            return None
+        return _Replayed(Timing.of(problem, order, replay, own.generator), replay.end)
+
+
 @dataclass
 class _Orders:
     """The orders found so far, each with its latest timing, and the latest end (s) of all."""
 
     latest_s: float = 0.0
-    timings: list[Timing] = field(default_factory=list)
+    found: list[_Replayed] = field(default_factory=list)
 
-    def add(self, timing: Timing) -> None:
+    def timing_of(self, problem: PipelineProblem, scheduler: Scheduler) -> Timing | None:
+        """An order that is known, or else the scheduler's."""
+        one = self._for_problem(problem)
+        if one is None:
+            timing = scheduler(problem)
+            if timing is None:
+                return None
+            one = _Replayed(timing, timing.operation_ends_s())
+        self._add(one)
+        return one.timing
+
+    def _add(self, found: _Replayed) -> None:
         """One more timing."""
-        self.latest_s = max(self.latest_s, timing.end_s)
-        known = [one.order.rank_ops is timing.order.rank_ops for one in self.timings]
+        self.latest_s = max(self.latest_s, found.timing.end_s)
+        known = [one.timing.order.rank_ops is found.timing.order.rank_ops for one in self.found]
         if any(known):
-            self.timings[known.index(True)] = timing
+            self.found[known.index(True)] = found
         else:
-            self.timings.append(timing)
+            self.found.append(found)
 
-    def for_problem(self, problem: PipelineProblem) -> Timing | None:
+    def _for_problem(self, problem: PipelineProblem) -> _Replayed | None:
         """The first order of the same layout that fits into memory here and ends no later than the latest of all."""
         shape = shape_of(problem)
-        alike = (one for one in self.timings if same_operations(one.problem, problem))
+        alike = (one for one in self.found if same_operations(one.timing.problem, problem))
         for one in islice(alike, MOST_ORDERS_TRIED):
-            found = in_problem(one, problem, shape)
-            if found is not None and found.end_s <= self.latest_s:
+            found = one.in_problem(problem, shape)
+            if found is not None and found.timing.end_s <= self.latest_s:
                 return found
         return None
-
-
-def in_problem(timing: Timing, problem: PipelineProblem, shape: PipelineShape) -> Timing | None:
-    """The order of a timing in another problem of the same operations; None where memory has no room for it."""
-    same = timing.problem.model_copy(update={"options": problem.options}) == problem
-    channels = timing.order.channel_ops if same else _as_ready(timing, channel_messages(shape))
-    order = PipelineOrder(timing.order.rank_ops, channels)
-    found = Timing(problem, order, replay_complete(shape, order), timing.generator)
-    return found if np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE) else None
 
 
 def timing_of(problem: PipelineProblem, schedule: PipelineSchedule) -> Timing | None:
@@ -135,7 +159,7 @@ def timing_of(problem: PipelineProblem, schedule: PipelineSchedule) -> Timing | 
         one[np.argsort(stated.message_start[one], kind="stable")] for one in channel_messages(stated.shape)
     )
     order = PipelineOrder(stated.rank_ops, channels)
-    return Timing(problem, order, replay_shape(stated.shape, order), schedule.generator)
+    return Timing.of(problem, order, replay_shape(stated.shape, order), schedule.generator)
 
 
 def or_same_order(timings: Sequence[Timing], scheduler: Scheduler) -> Scheduler:
@@ -153,7 +177,8 @@ def that_fit(timings: Sequence[Timing], problem: PipelineProblem) -> list[Timing
     """Each order of these timings once, in this problem, where it has the same operations and memory has room."""
     shape = shape_of(problem)
     alike = {one.order: one for one in timings if same_operations(one.problem, problem)}
-    return [same for one in alike.values() if (same := in_problem(one, problem, shape)) is not None]
+    replayed = (_Replayed(one, one.operation_ends_s()) for one in alike.values())
+    return [same.timing for one in replayed if (same := one.in_problem(problem, shape)) is not None]
 
 
 def same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
@@ -162,11 +187,10 @@ def same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
     return sizes[0] == sizes[1]
 
 
-def _as_ready(timing: Timing, channels: tuple[Ints, ...]) -> tuple[Ints, ...]:
-    """The messages of every channel in the order in which they exist in a timing; gradient exchanges come last."""
+def _as_ready(end_s: FloatArray, channels: tuple[Ints, ...]) -> tuple[Ints, ...]:
+    """The messages of every channel in the order in which these ends let them exist; gradient exchanges come last."""
     messages, offsets = ragged(channels)
-    ends = timing.replay.end
-    ready_s = np.where(messages < len(ends), ends[np.minimum(messages, len(ends) - 1)], np.inf)
+    ready_s = np.where(messages < len(end_s), end_s[np.minimum(messages, len(end_s) - 1)], np.inf)
     channel = np.repeat(np.arange(len(channels)), np.diff(offsets))
     return tuple(np.split(messages[np.lexsort((ready_s, channel))], offsets[1:-1])) if channels else ()
 
@@ -183,7 +207,7 @@ def portfolio_timing(
     if best is None:
         return None
     plain = best.run if problem.objective == "makespan" else replay_shape(shape, best.order)
-    return Timing(problem, best.order, plain, best.name)
+    return Timing.of(problem, best.order, plain, best.name)
 
 
 def _until_stopped(found: Iterator[OrderCandidate], stopped: Callable[[], bool]) -> Iterator[OrderCandidate]:
@@ -229,7 +253,7 @@ class Schedulers:
         orders = [one.order for one in that_fit(known, problem)]
         found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock, known=orders, prove=False)
         assert found.order is not None, "the portfolio always finds an order"
-        return Timing(problem, found.order, replay_shape(found.shape, found.order), found.generator)
+        return Timing.of(problem, found.order, replay_shape(found.shape, found.order), found.generator)
 
     @property
     def _named(self) -> tuple[str, ...] | None:

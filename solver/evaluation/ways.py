@@ -84,7 +84,7 @@ def _timed(way: Way, scheduler: Scheduler) -> TimedWay | None:
 
 def _same_order(timing: Timing, way: Way) -> Timing:
     """The order of another way under the delays of this one."""
-    return Timing(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
+    return Timing.of(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
 
 
 Bound = Callable[[PipelineProblem], float]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from models.cluster import Pool
 from models.plan import Configuration
+from models.schedule import PipelineHop
 from models.transport import TransportChoice
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
@@ -25,6 +27,7 @@ from solver.transport.choose import message_choice
 from solver.transport.message_paths import MessagePaths
 
 EdgeParts = tuple[tuple[int, float], ...]
+MOST_SHARED = 16_384  # hops of pipeline problems, 1 KiB each: the routes of a plan in 64 buildings have 4,000 of them
 
 
 @dataclass(frozen=True)
@@ -215,13 +218,20 @@ class _Pricing:
     sharers: Counter[int]
     free: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
+    _shared: dict[tuple[float, ...], HopDelay] = field(default_factory=dict)
 
     def hop(self, leg: _Leg) -> HopDelay:
-        """Legs between the same pools in the same direction differ by their stage alone."""
-        key = (leg.source, leg.target, leg.upwards)
-        if key not in self._known:
-            self._known[key] = self._priced(leg)
-        return self._known[key].at(leg.stage)
+        """Legs between the same pools in the same direction differ by their stage alone, and inside places by their
+        delay. Routes share equal hops: many hundred of them have as many hops as a pipeline has stages.
+        """
+        ends = (leg.source, leg.target, leg.upwards)
+        if ends not in self._known:
+            self._known[ends] = self._priced(leg)
+        priced = self._known[ends]
+        key = (leg.stage, priced.latency_s) if priced.link is None else (leg.stage, *ends)
+        if key not in self._shared:
+            self._shared[key] = priced.at(leg.stage)
+        return self._shared[key]
 
     def _priced(self, leg: _Leg) -> HopDelay:
         context, configuration, size = self.messages.context, self.messages.configuration, self.messages.num_bytes
@@ -277,6 +287,28 @@ def reserved_bytes_per_s(
         for (edge, _, _), one in queues.items():
             rate[edge] = rate.get(edge, 0.0) + one
     return rate
+
+
+def pipeline_hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:
+    """The hops of a route as its pipeline problem has them."""
+    return tuple(
+        _pipeline_hop(hop.stage, hop.latency_s, hop.transfer_s, hop.link, hop.num_time_slots) for hop in delays
+    )
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _pipeline_hop(
+    stage: int, latency_s: float, transfer_s: float, link: str | None, num_time_slots: int
+) -> PipelineHop:
+    return PipelineHop(
+        from_stage=stage,
+        to_stage=stage + 1,
+        latency_s=latency_s,
+        transfer_s=transfer_s,
+        link=link,
+        num_sharing_replicas=num_time_slots,
+        staggered=num_time_slots > 1,
+    )
 
 
 def _local_message_s(context: Context, configuration: Configuration, pool: Pool, message_bytes: float) -> float:

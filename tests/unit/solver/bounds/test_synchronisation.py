@@ -26,7 +26,7 @@ def test_no_order_ends_its_exchanges_before_the_bound(case: Callable[[int, int, 
         timing = portfolio_timing(problem, None)
         assert timing is not None
         costs = tuple(ExchangeCost(*map(float, both), 0.0, {}) for both in zip(overlap_s, exchange_s, strict=True))
-        ends = run_exchanges(costs, timing.last_weight_gradients_s().tolist(), problem.placement)
+        ends = run_exchanges(costs, timing.last_weight_gradients_s.tolist(), problem.placement)
         end_s = max(one.end_s for one in ends)
         assert bound_s <= end_s * (1.0 + 1e-9)
         tight.append(bound_s / end_s)
