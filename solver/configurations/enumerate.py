@@ -299,25 +299,23 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
 
     A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too and has as many
-    ranks.
+    ranks. Takes the columns out of `rows` one by one: of millions of rows a second copy would outlast the search, since
+    the allocator keeps what lies between columns.
     """
     wanted = _layer_splits(request)
-    parts: list[Rows] = []
+    chosen = {EVEN: np.zeros(0, dtype=np.int64), BY_GPU_TYPE: np.zeros(0, dtype=np.int64)}
     even_degrees = np.isin(rows["pp"], pipeline_degrees(request))
     if "even" in wanted:
-        even = _keep(rows, even_degrees)
-        parts.append({**even, "layer_split": np.full(len(even["tp"]), EVEN)})
+        chosen[EVEN] = np.flatnonzero(even_degrees)
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
         if "even" in wanted:
             several &= (held[fastest_type(pools)] < rows["pp"]) | ~even_degrees
-        parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
-    if not parts:
-        return _with_choices(rows, "layer_split", [])
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        chosen[BY_GPU_TYPE] = np.flatnonzero(several)
+    row = np.concatenate(list(chosen.values()))
+    split = {"layer_split": np.repeat(list(chosen), [len(one) for one in chosen.values()])}
+    return {**{name: rows.pop(name)[row] for name in list(rows)}, **split}
 
 
 def _layer_splits(request: PlanRequest) -> Sequence[str]:
@@ -372,7 +370,3 @@ def _cross_where(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.
 
 def _without(rows: Rows, name: str) -> Rows:
     return {retained: column for retained, column in rows.items() if retained != name}
-
-
-def _keep(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
-    return {name: column[mask] for name, column in rows.items()}

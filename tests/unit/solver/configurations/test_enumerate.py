@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import fields
 
 import numpy as np
@@ -33,6 +34,19 @@ def test_a_building_more_takes_no_configuration_away(num_places: int) -> None:
     fewer, more = ({tuple(row) for row in _rows(space).tolist()} for space in spaces)
     assert fewer
     assert fewer <= more
+
+
+def test_enumeration_holds_no_second_copy_of_the_space() -> None:
+    document = job(hosts=(64,) * 8, batch=1024, allowed={}).model_dump(mode="json")
+    for number, pool in enumerate(document["cluster"]["pools"]):
+        pool["gpu"] = ("H100-SXM-80G", "B200-SXM")[number % 2]
+    request = PlanRequest.model_validate(document)
+    tracemalloc.start()
+    space = enumerate_space(request)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(space) > 100_000
+    assert peak_bytes < 2 * _rows(space).nbytes
 
 
 def _rows(space: Space) -> npt.NDArray[np.int64]:
