@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -27,6 +27,7 @@ ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy"
 CHUNKED = ("greedy_depth_first", "interleaved", "flexible_double", "cross_look_ahead", "last_chunks_first")
 MANY_PROBLEMS = 4  # up to so many different routes are scheduled one by one
 MOST_ORDERS_TRIED = 3  # orders that a route tries before it is scheduled
+NO_MESSAGES: Ints = np.zeros(0, dtype=np.int64)  # of the hops inside places, which are nearly all
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +193,8 @@ def _as_ready(end_s: FloatArray, channels: tuple[Ints, ...]) -> tuple[Ints, ...]
     messages, offsets = ragged(channels)
     ready_s = np.where(messages < len(end_s), end_s[np.minimum(messages, len(end_s) - 1)], np.inf)
     channel = np.repeat(np.arange(len(channels)), np.diff(offsets))
-    return tuple(np.split(messages[np.lexsort((ready_s, channel))], offsets[1:-1])) if channels else ()
+    ready = messages[np.lexsort((ready_s, channel))]
+    return tuple(ready[first:end] if end > first else NO_MESSAGES for first, end in pairwise(offsets.tolist()))
 
 
 def portfolio_timing(
