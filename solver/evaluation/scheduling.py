@@ -24,7 +24,7 @@ from solver.pipeline.solve import search_pipeline
 from solver.pipeline.stated import read
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
-CHUNKED = ("greedy_depth_first", "interleaved", "flexible_double", "cross_look_ahead", "last_chunks_first")
+CHUNKED = ("greedy_depth_first", "interleaved", "flexible_double", "cross_look_ahead", "last_chunks_first", "paced")
 MANY_PROBLEMS = 4  # up to so many different routes are scheduled one by one
 MOST_ORDERS_TRIED = 3  # orders that a route tries before it is scheduled
 NO_MESSAGES: Ints = np.zeros(0, dtype=np.int64)  # of the hops inside places, which are nearly all

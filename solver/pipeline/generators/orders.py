@@ -9,6 +9,7 @@ import numpy as np
 
 from solver.pipeline.generators.list_scheduler import with_messages
 from solver.pipeline.problem import BACKWARD, WEIGHT, Ints, PipelineOrder, PipelineShape
+from solver.pipeline.simulate import replay_shape
 
 Step: TypeAlias = tuple[int, int, int]
 
@@ -40,6 +41,13 @@ def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: in
     whole = np.stack([backwards + kind * per_kind for kind in range(1, shape.num_kinds)], axis=1)
     pairs = np.concatenate([forwards[warm_up:, None], whole[:num_pairs]], axis=1)
     return np.concatenate([forwards[:warm_up], pairs.ravel(), whole[num_pairs:].ravel()])
+
+
+def fastest_that_fits(shape: PipelineShape, orders: Iterable[PipelineOrder]) -> PipelineOrder | None:
+    """The order that memory allows with the least makespan; None where it allows none."""
+    runs = ((order, replay_shape(shape, order)) for order in orders)
+    fitting = [pair for pair in runs if np.all(pair[1].peak_memory_bytes <= shape.budget_r * (1 + 1e-9))]
+    return min(fitting, key=lambda pair: pair[1].makespan_s)[0] if fitting else None
 
 
 def is_one_way(shape: PipelineShape) -> bool:

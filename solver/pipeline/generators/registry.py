@@ -20,6 +20,7 @@ from solver.pipeline.generators.greedy import (
 from solver.pipeline.generators.interleaved import breadth_first, flexible_double, interleaved
 from solver.pipeline.generators.last_chunks import last_chunks_first
 from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, one_f_one_b
+from solver.pipeline.generators.paced import paced
 from solver.pipeline.generators.unrolling import periodic
 from solver.pipeline.generators.v_blocks import v_half, v_min, zbv
 from solver.pipeline.generators.zb_auto import zb_auto
@@ -50,6 +51,7 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "breadth_first": breadth_first,
         "flexible_double": flexible_double,
         "last_chunks_first": last_chunks_first,
+        "paced": paced,
         "periodic": periodic,
         "gpipe": gpipe,
     }

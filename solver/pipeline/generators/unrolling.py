@@ -20,9 +20,9 @@ from solver.pipeline.generators.list_scheduler import (
     with_weights_filled,
 )
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
+from solver.pipeline.generators.orders import fastest_that_fits
 from solver.pipeline.generators.periodic import SteadyState, steady_states
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
-from solver.pipeline.simulate import replay_shape
 
 LEAST_ROUNDS = 2  # micro-batches per rank from which on a steady state is worth repeating
 WAITS = (0.3, 0.0, 1.0)  # look-ahead of a guided rank, as in policies; the more promising first
@@ -43,14 +43,7 @@ def periodic(shape: PipelineShape) -> PipelineOrder | None:
     states = list(steady_states(shape, 1, seed=0, stop=lambda: next(placings) >= FEW_PLACINGS))
     if not states:
         return None
-    found = islice(orders_of(shape, states[-1]), 2 + FEW_GUIDES)
-    fitting = [(value_s, order) for order in found if (value_s := _fitting_s(shape, order)) < np.inf]
-    return min(fitting, key=lambda one: one[0], default=(0.0, None))[1]
-
-
-def _fitting_s(shape: PipelineShape, order: PipelineOrder) -> float:
-    run = replay_shape(shape, order)
-    return run.makespan_s if np.all(run.peak_memory_bytes <= shape.budget_r * (1 + 1e-9)) else np.inf
+    return fastest_that_fits(shape, islice(orders_of(shape, states[-1]), 2 + FEW_GUIDES))
 
 
 def orders_of(shape: PipelineShape, steady: SteadyState) -> Iterator[PipelineOrder]:

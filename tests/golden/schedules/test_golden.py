@@ -10,7 +10,7 @@ import pytest
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
-from tests.pipelines import cut, pipeline
+from tests.pipelines import budget, cut, pipeline
 
 CASES = Path(__file__).parent / "cases"
 PROBLEMS = {
@@ -19,6 +19,9 @@ PROBLEMS = {
     "loop": pipeline(3, 6, chunks=2, layout="loop", hops=[cut(0, 1.0, 0.25, "A-B"), cut(3, 1.0, 0.25, "A-B")]),
 }
 PAIRS = [(layout, name) for layout in PROBLEMS for name in GENERATORS if GENERATORS[name](shape_of(PROBLEMS[layout]))]
+FULL = "full_loop"  # a loop whose memory is too little for most: what `paced` is for
+PROBLEMS[FULL] = PROBLEMS["loop"].model_copy(update={"ranks": pipeline(3, 6, ranks=budget(3, 1.5)).ranks})
+PAIRS.append((FULL, "paced"))
 
 
 @pytest.mark.parametrize(("layout", "name"), PAIRS)

@@ -142,7 +142,7 @@ def test_it_wins_where_a_v_meets_delays_and_little_memory() -> None:
     hops = [cut(1, 3.0, 0.2, "A-B"), cut(5, 3.0, 0.2, "A-B")]
     problem = pipeline(4, 24, chunks=2, ranks=budget(4, 4), hops=hops)
     others = [one.value_s for one in candidates(shape_of(problem), problem.objective) if one.name != "periodic"]
-    assert quick_schedule(problem, ("periodic",)).makespan_s < 0.97 * min(others)
+    assert quick_schedule(problem, ("periodic",)).makespan_s < 0.98 * min(others)
 
 
 def test_a_search_takes_the_best_of_all_rounds() -> None:
