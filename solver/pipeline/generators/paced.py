@@ -54,9 +54,9 @@ def _alone(shape: PipelineShape) -> Floats:
     """Starts (s) by kind and stage of a micro-batch alone in the pipeline; W after all else, in order of stages."""
     hop_s = (shape.transfer_s + shape.latency_s)[:-1]
     there = np.append(0.0, np.cumsum(shape.duration_ks[FORWARD, :-1] + hop_s))
-    turn_s = there[-1] + shape.duration_ks[FORWARD, -1]
+    forwards_s = there[-1] + shape.duration_ks[FORWARD, -1]
     back = np.append(0.0, np.cumsum((shape.duration_ks[BACKWARD, 1:] + hop_s)[::-1]))[::-1]
-    rows = [there, turn_s + back]
+    rows = [there, forwards_s + back]
     if shape.num_kinds > WEIGHT:
-        rows.append(rows[BACKWARD] + shape.num_microbatches * (turn_s + shape.duration_ks.sum()) + 2.0 * hop_s.sum())
+        rows.append(rows[BACKWARD] + 2.0 * shape.num_microbatches * (back[0] + forwards_s + shape.duration_ks.sum()))
     return np.stack(rows)
