@@ -67,6 +67,16 @@ class Kind:
         return tuple(one.price for one in self.costs)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Of the GPU types."""
+        return frozenset(price.gpu_class.gpu.name for price in self.prices)
+
+    @cached_property
+    def num_places(self) -> int:
+        """Places with GPUs of these types."""
+        return num_places([pool for pool in self.context.pools if pool.gpu.name in self.names])
+
+    @cached_property
     def least(self) -> StageCosts:
         """Every part at its least over fabrics and configurations."""
         over_fabrics = least_of(self.prices)
@@ -150,12 +160,6 @@ class ChunkCosts:
     windows: Windows
 
     @cached_property
-    def num_places(self) -> int:
-        """Places with GPUs of these types."""
-        names = {one.gpu_class.gpu.name for one in self.kind.prices}
-        return num_places([pool for pool in self.kind.context.pools if pool.gpu.name in names])
-
-    @cached_property
     def forward_s(self) -> FloatArray:
         """Least forward of 0, 1, 2 ... consecutive layers."""
         return self._least_of_chunk(self.kind.layer.forward_s, self.kind.other.forward_s)
@@ -201,7 +205,9 @@ class ChunkCosts:
             dense = self._least_of_chunk(usual.parameters, other.parameters)
             experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters)
             found.append(
-                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=self.num_places)
+                least_exchange_s(
+                    context, one.columns, fabric, dense=dense, experts=experts, num_places=self.kind.num_places
+                )
             )
         least: FloatArray = np.minimum.reduce(found)
         return least

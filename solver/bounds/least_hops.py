@@ -6,13 +6,15 @@ How often a pipeline crosses: docs/bounds.md, "Delays of messages".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product
 
 import numpy as np
 
 from models.plan import Configuration
-from solver.bounds.network_cut import CrossingMessages, cuts
+from solver.bounds.network_cut import CrossingMessages, NetworkCut, cuts
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
@@ -110,18 +112,63 @@ def between_types_s(
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
     if one.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= one.degrees.pp:
         return [0.0] * len(num_crossings)
-    topology = context.topology
-    ways = {
-        (one.place, other.place)
-        for one, other in product(context.pools, context.pools)
-        if one.gpu.name != other.gpu.name
-    }
-    if any(one == other for one, other in ways):
+    found = [_apart_s(context, {name}, set(held) - {name}) for name in held]
+    latencies = [one for one in found if one is not None]
+    if len(latencies) < len(found):
         return [0.0] * len(num_crossings)
-    latency_s = min((topology.path_facts(*way).latency_s for way in ways if topology.connected(*way)), default=0.0)
+    latency_s = min(latencies, default=0.0)
     cut = next((cut for cut in cuts(context) if cut.of_places), None)
     if cut is None:
         return [latency_s] * len(num_crossings)
     messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
     each_s = (messages.each_s(columns.dp, np.full(len(columns), number)) for number in num_crossings)
     return [float(one.min()) + max(latency_s - cut.nearest_s, 0.0) for one in each_s]
+
+
+@dataclass(frozen=True)
+class TypeHops:
+    """The least that a message from one rank to another takes, by the GPU types that they may be on.
+
+    `hop_s` is that of any message; `messages` are those between places, where there are several.
+    """
+
+    context: Context
+    hop_s: float
+    cut: NetworkCut | None
+    message_s: float
+
+    @classmethod
+    def of(cls, context: Context, configurations: Sequence[Configuration]) -> TypeHops:
+        """Of configurations that have the same pipeline, with layers by GPU type."""
+        columns, cut = columns_of_all(configurations), next((cut for cut in cuts(context) if cut.of_places), None)
+        if cut is None:
+            return cls(context, least_hop_s(context, configurations), None, 0.0)
+        messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
+        message_s = float((messages.latency_s + messages.transfer_s).min())
+        return cls(context, least_hop_s(context, configurations), cut, message_s)
+
+    @cached_property
+    def _known(self) -> dict[tuple[frozenset[str], frozenset[str]], float]:
+        return {}
+
+    def least_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
+        """From a rank on one of some GPU types to one on one of others (seconds)."""
+        key = names, other_names
+        if key not in self._known:
+            latency_s = None if self.cut is None else _apart_s(self.context, names, other_names)
+            if self.cut is None or latency_s is None:
+                self._known[key] = self.hop_s
+            else:
+                farther_s = max(latency_s - self.cut.nearest_s, 0.0)
+                self._known[key] = max(self.hop_s, self.message_s + farther_s)
+        return self._known[key]
+
+
+def _apart_s(context: Context, names: AbstractSet[str], other_names: AbstractSet[str]) -> float | None:
+    """Least latency between places of some GPU types and those of others; None where a place has both."""
+    places, others = ({pool.place for pool in context.pools if pool.gpu.name in some} for some in (names, other_names))
+    if places & others:
+        return None
+    topology = context.topology
+    ways = [way for way in product(places, others) if topology.connected(*way)]
+    return min((topology.path_facts(*way).latency_s for way in ways), default=0.0)

@@ -206,7 +206,7 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
             one.price.gpu_class.fabric,
             dense=dense,
             experts=experts,
-            num_places=chunk.num_places,
+            num_places=rank.kind.num_places,
         )
         for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from models.schedule import PipelineHop, PipelineProblem, PipelineRank, Pipeline
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
+from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
 from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
+from solver.clock import Clock
 from solver.configurations.enumerate import num_places
 from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
@@ -31,15 +34,20 @@ from solver.pipeline.bounds import lower_bound
 MOST_WAYS = 16  # to cross, of which each has a relaxation of its own; of more the least delays count
 
 
-def refined_bound_s(context: Context, configurations: Sequence[Configuration], high_s: float) -> float:
+def refined_bound_s(
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock = monotonic
+) -> float:
     """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
 
     They have the same pipeline and differ in expert parallelism and sharding alone, so one relaxation with every cost
-    at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts.
+    at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts,
+    and its pipeline where the experts are the same. `clock` is charged for these pipelines.
     """
     configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
-        return stage_partition_bound_s(context, configurations, 0.0, high_s)
+        if len({one.degrees.ep for one in configurations}) > 1:
+            return stage_partition_bound_s(context, configurations, 0.0, high_s)
+        return partition_pipelines_bound_s(context, configurations, 0.0, high_s, clock)
     priced = _Priced.of(context, configurations)
     relaxed = _Relaxation.of(context, configuration, priced)
     bound_s = relaxed.bound_s()

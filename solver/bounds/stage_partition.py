@@ -26,8 +26,10 @@ from solver.bounds.stage_partition_kernel import (
     NEEDS,
     NUM_SUMS,
     PartitionProblem,
+    Partitions,
     PartitionStates,
     least_sums,
+    partitions_within,
     sums_behind,
 )
 from solver.configurations.enumerate import ranks_by_type
@@ -47,14 +49,14 @@ def stage_partition_bound_s(
 
     `low_s` where none is. Every price is the least of these configurations.
     """
-    gpus = _kinds(context, [columns_of(one) for one in configurations])
-    problem = _problem(configurations[0], gpus, MessageDelays.of(context, configurations))
+    gpus = kinds_of(context, [columns_of(one) for one in configurations])
+    problem = partition_problem(configurations[0], gpus, MessageDelays.of(context, configurations))
     return least_time_s(problem, low_s, high_s)
 
 
 def least_time_s(problem: PartitionProblem, low_s: float, high_s: float) -> float:
     """Halve the interval between a time that is impossible and one that may not be."""
-    states = _partition_states(problem)
+    states = partition_states(problem)
     if not _keeps(problem, states, high_s):
         return high_s
     tolerance_s = RESOLUTION * high_s
@@ -68,20 +70,42 @@ def least_time_s(problem: PartitionProblem, low_s: float, high_s: float) -> floa
 
 
 def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> bool:
-    """Whether some partition may keep within the limit: sums known of all that do rule out more of them."""
+    """Whether some partition may keep within the limit."""
+    return _sums_within(problem, states, limit_s) is not None
+
+
+def _sums_within(
+    problem: PartitionProblem, states: PartitionStates, limit_s: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """Least sums of all ranks, and of those behind each, of partitions that may keep within the limit; None for none.
+
+    Sums known of all that do rule out more of them.
+    """
     known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
         found = least_sums(problem, states, known, behind, limit_s / SAFETY)
         there_and_back_s = found[BOTH] + 2.0 * problem.turnaround_delay_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
-            return False
+            return None
         if (found <= known).all():
-            return True
+            break
         known = found
-    return True
+    return known, behind
 
 
-def _partition_states(problem: PartitionProblem) -> PartitionStates:
+def partitions_up_to(
+    problem: PartitionProblem, states: PartitionStates, limit_s: float, most: int
+) -> Partitions | None:
+    """All partitions that may keep within the limit, those with the least bound first; None for more than `most`."""
+    sums = _sums_within(problem, states, limit_s)
+    if sums is None:
+        none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)
+        return Partitions(none, none, np.zeros(0))
+    found = partitions_within(problem, states, *sums, limit_s / SAFETY, most)
+    return None if found is None else found.at(np.argsort(found.need_s, kind="stable"))
+
+
+def partition_states(problem: PartitionProblem) -> PartitionStates:
     """How many ranks of each type the first ranks may use, fewest first; no more than there are ranks."""
     sizes, num_ranks = problem.held_c + 1, len(problem.kind_r)
     used = np.stack([axis.ravel() for axis in np.indices(tuple(sizes.tolist()))], axis=1)
@@ -91,7 +115,7 @@ def _partition_states(problem: PartitionProblem) -> PartitionStates:
     return PartitionStates(used, used @ strides, strides)
 
 
-def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
+def kinds_of(context: Context, alike: Sequence[Columns]) -> list[Kind]:
     """GPU types, quickest first; those next to each other that differ least are one where there are too many ranks."""
     columns = alike[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
@@ -110,7 +134,7 @@ def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
     return found
 
 
-def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> PartitionProblem:
+def partition_problem(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> PartitionProblem:
     """What every kind of rank takes on every type: kinds differ in ends and in layers that their stages may have."""
     context, family = gpus[0].context, configuration.family
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, family == "v"

@@ -41,6 +41,7 @@ WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, NUM_SUMS)
+MOST_STEPS = 2_000_000  # of the search for partitions: a few hundred milliseconds
 BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND)  # of these, the sums over the ranks behind one count, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(len(BEHIND))
 
@@ -106,6 +107,31 @@ def _most_layers(problem: PartitionProblem, limit_s: float) -> Ints:
     sizes = np.arange(problem.needs.shape[-1])
     most: Ints = np.where(problem.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
     return most
+
+
+class Partitions(NamedTuple):
+    """Partitions, a row each: GPU type and layers of every rank, and the largest part of the bound of any (seconds)."""
+
+    gpu: Ints
+    layers: Ints
+    need_s: Floats
+
+    def at(self, rows: Ints | slice) -> Partitions:
+        """Some of them."""
+        return Partitions(self.gpu[rows], self.layers[rows], self.need_s[rows])
+
+
+def partitions_within(
+    problem: PartitionProblem, states: PartitionStates, known: Floats, behind: Floats, limit_s: float, most: int
+) -> Partitions | None:
+    """All partitions within `limit_s`, given least sums of all; None where there are more than `most`.
+
+    `behind` is what `sums_behind` finds for this limit.
+    """
+    shape = most, len(problem.kind_r)
+    found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most))
+    number = _enumerate(problem, states, _most_layers(problem, limit_s), known, behind, limit_s, found)
+    return None if number < 0 else found.at(slice(number))
 
 
 @compiled
@@ -229,3 +255,71 @@ def _need_s(
         own_s = needs[HELD_OWN, kind, gpu, n] + update_s
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
     return float(need_s)
+
+
+@compiled
+def _enumerate(
+    problem: PartitionProblem,
+    states: PartitionStates,
+    most: Ints,
+    known: Floats,
+    behind: Floats,
+    limit_s: float,
+    found: Partitions,
+) -> int:
+    """Depth first, rank after rank: every type, and of it every number of layers; how many, -1 for too many."""
+    problem, states, most, known, behind, found = uncounted((problem, states, most, known, behind, found))
+    num_ranks, num_types, number, rank = len(problem.kind_r), len(problem.held_c), 0, 0
+    gpu_r, layers_r = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1
+    used, have, state, sums = np.zeros(num_types, dtype=np.int64), 0, 0, np.zeros((num_ranks + 1, NUM_SUMS))
+    for _ in range(MOST_STEPS):
+        gpu, kind = gpu_r[rank], problem.kind_r[rank]
+        layers_r[rank] += 1
+        n, then = layers_r[rank], state + states.stride_c[gpu]
+        if used[gpu] == problem.held_c[gpu] or n > min(most[kind, gpu], problem.num_layers - have):
+            if gpu + 1 < num_types:
+                gpu_r[rank], layers_r[rank] = gpu + 1, problem.least_r[rank] - 1
+                continue
+            rank -= 1
+            if rank < 0:
+                return number
+            have, state = have - layers_r[rank], state - states.stride_c[gpu_r[rank]]
+            used[gpu_r[rank]] -= 1
+            continue
+        if behind[then, have + n, 0] == np.inf:
+            continue
+        if _need_s(problem, (rank, kind, gpu, n), known, sums[rank], behind[then, have + n]) > limit_s:
+            continue
+        sums[rank + 1] = sums[rank] + problem.needs[FIRST_SUM:, kind, gpu, n]
+        if rank + 1 < num_ranks:
+            have, state, rank = have + n, then, rank + 1
+            used[gpu] += 1
+            gpu_r[rank], layers_r[rank] = 0, problem.least_r[rank] - 1
+        elif not _add(problem, gpu_r, layers_r, sums, limit_s, number, found):
+            continue
+        elif number + 1 == len(found.need_s):
+            return -1
+        else:
+            number += 1
+    return -1
+
+
+@inlined
+def _add(
+    problem: PartitionProblem,
+    gpu_r: Ints,
+    layers_r: Ints,
+    sums: Floats,
+    limit_s: float,
+    number: int,
+    found: Partitions,
+) -> bool:
+    """Note a partition where it is within the limit; `sums` are those before every rank, and of all."""
+    need_s, behind = 0.0, np.zeros(len(BEHIND))
+    for rank in range(len(gpu_r) - 1, -1, -1):
+        kind, gpu, n = problem.kind_r[rank], gpu_r[rank], layers_r[rank]
+        need_s = max(need_s, _need_s(problem, (rank, kind, gpu, n), sums[-1], sums[rank], behind))
+        for one in range(len(BEHIND)):
+            behind[one] += problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
+    found.gpu[number], found.layers[number], found.need_s[number] = gpu_r, layers_r, need_s
+    return need_s <= limit_s

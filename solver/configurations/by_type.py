@@ -97,6 +97,18 @@ def layer_shares(configuration: Configuration, cost_r: Sequence[TypeCost], num_l
             yield Shared(_by_stage(stages_r, ranks, layer_s, ends), slowest_s)
 
 
+def chunk_layers(num_layers: int, layer_s: float, ends_s: Sequence[float]) -> tuple[int, ...]:
+    """Layers of each chunk of one rank, of which the ends of the model take so long on top.
+
+    >>> chunk_layers(8, 1.0, (0.0, 0.0, 2.0))
+    (3, 4, 1)
+    """
+    chunks = len(ends_s)
+    shares = share_layers(num_layers, [layer_s] * chunks, ends_s, least=[1] * chunks, most=[num_layers] * chunks)
+    assert shares is not None, "every rank has at least one layer per chunk"
+    return shares
+
+
 def _by_stage(
     stages_r: Sequence[Sequence[int]],
     ranks: Sequence[int],
@@ -107,10 +119,7 @@ def _by_stage(
     layers = [0] * sum(map(len, stages_r))
     for rank, own in enumerate(stages_r):
         inside = [ends[stage][rank] if stage in ends else 0.0 for stage in own]
-        most_each, least_each = [ranks[rank]] * len(own), [1] * len(own)
-        shares = share_layers(ranks[rank], [layer_s[rank]] * len(own), inside, least=least_each, most=most_each)
-        assert shares is not None, "every rank has at least one layer per stage"
-        for stage, count in zip(own, shares, strict=True):
+        for stage, count in zip(own, chunk_layers(ranks[rank], layer_s[rank], inside), strict=True):
             layers[stage] = count
     return tuple(layers)
 
