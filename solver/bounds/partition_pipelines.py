@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -42,7 +42,9 @@ from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 STEP = 0.01  # of the time proven so far: how far the next partitions may be beyond it
 LEAST_STEP = 0.002  # where there are too many partitions for more
-MOST_PIPELINES = 192  # of one configuration: a pipeline takes about a millisecond
+BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
+MOST_PIPELINES = 320  # of one configuration: a pipeline takes about a millisecond
+WORK_PER_PIPELINE_BOUND_S = 5e-4  # of one, beside its operations
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
 
@@ -61,31 +63,51 @@ def partition_pipelines_bound_s(
     if limit_s >= high_s:
         return high_s
     pipelines = PartitionPipelines(context, configurations, gpus, TypeHops.of(context, configurations))
-    return _least_of_all(problem, pipelines, limit_s, high_s, clock)
+    return _least_of_all(problem, _PipelineBounds(pipelines, high_s, clock), limit_s)
 
 
-def _least_of_all(
-    problem: PartitionProblem, pipelines: PartitionPipelines, limit_s: float, high_s: float, clock: Clock
-) -> float:
+@dataclass
+class _PipelineBounds:
+    """Bounds of the pipelines of partitions (seconds), each worked out as far as it was asked for."""
+
+    pipelines: PartitionPipelines
+    high_s: float
+    clock: Clock
+    known: dict[Partition, tuple[float, float]] = field(default_factory=dict)  # the bound, and what was enough
+    num_left: int = MOST_PIPELINES
+
+    def of(self, partition: Partition, enough_s: float) -> float | None:
+        """The bound, or as much of it as is enough; None where no more may be worked out."""
+        bound_s, so_far_s = self.known.get(partition, (0.0, 0.0))
+        if bound_s >= enough_s or bound_s < so_far_s:
+            return bound_s
+        if not self.num_left:
+            return None
+        self.num_left -= 1
+        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * self.pipelines.num_operations)
+        so_far_s = self.high_s if so_far_s else min(enough_s * (1.0 + BEYOND), self.high_s)
+        self.known[partition] = self.pipelines.bound_s(partition, so_far_s), so_far_s
+        return self.known[partition][0]
+
+
+def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: float) -> float:
     """Raise a limit that is impossible until a pipeline keeps within it, or as many were bounded as may be."""
-    states, known, step = partition_states(problem), dict[Partition, float](), STEP
-    while limit_s < high_s and step >= LEAST_STEP:
-        next_s = min(limit_s * (1.0 + step), high_s)
+    states, step = partition_states(problem), STEP
+    while limit_s < bounds.high_s and step >= LEAST_STEP:
+        next_s = min(limit_s * (1.0 + step), bounds.high_s)
         found = partitions_up_to(problem, states, next_s, MOST_PIPELINES)
         if found is None:
             step /= 2.0
             continue
         least_s = next_s
         for gpu_r, layers_r, need_s in zip(found.gpu.tolist(), found.layers.tolist(), found.need_s, strict=True):
-            partition, need_s = (tuple(gpu_r), tuple(layers_r)), float(need_s) * (1.0 - ROUNDING)
+            need_s = float(need_s) * (1.0 - ROUNDING)
             if need_s >= least_s:
                 break
-            if partition not in known:
-                if len(known) == MOST_PIPELINES:
-                    return max(limit_s, min(least_s, need_s))
-                charge(clock, WORK_PER_OPERATION_S * pipelines.num_operations)
-                known[partition] = pipelines.bound_s(partition)
-            least_s = min(least_s, max(known[partition], need_s))
+            bound_s = bounds.of((tuple(gpu_r), tuple(layers_r)), least_s)
+            if bound_s is None:
+                return max(limit_s, min(least_s, need_s))
+            least_s = min(least_s, max(bound_s, need_s))
         limit_s = max(limit_s, least_s)
         if least_s < next_s:
             break
@@ -101,11 +123,14 @@ class PartitionPipelines:
     gpus: Sequence[Kind]
     hops: TypeHops
 
-    def bound_s(self, partition: Partition) -> float:
-        """No plan with this partition takes less (seconds); infinite where memory holds no micro-batch."""
+    def bound_s(self, partition: Partition, enough_s: float) -> float:
+        """No plan with this partition takes less (seconds); infinite where memory holds no micro-batch.
+
+        The bound need not go beyond `enough_s`.
+        """
         gpu_r, layers_r = partition
         return min(
-            (self._pipeline_s(np.array(gpu_r), layers) for layers in self._stages(gpu_r, layers_r)),
+            (self._pipeline_s(np.array(gpu_r), layers, enough_s) for layers in self._stages(gpu_r, layers_r)),
             default=float("inf"),
         )
 
@@ -171,7 +196,7 @@ class PartitionPipelines:
             found.append(sorted(own))
         return found
 
-    def _pipeline_s(self, gpu_r: IntArray, layers: tuple[int, ...]) -> float:
+    def _pipeline_s(self, gpu_r: IntArray, layers: tuple[int, ...], enough_s: float) -> float:
         """The bound of the pipeline with these types of ranks and layers of stages, and the update of all ranks."""
         first = self.configurations[0]
         num_stages, rank_of_s = first.degrees.num_stages, np.array(first.rank_of_stages)
@@ -189,26 +214,26 @@ class PartitionPipelines:
         fused = backward_of(self.context.request) == "fused"
         rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
         none = np.full(num_stages, NO_CHANNEL)
-        return float(update_r.max()) + makespan_bound(
-            PipelineShape(
-                num_microbatches=first.num_microbatches,
-                num_stages=num_stages,
-                num_ranks=len(gpu_r),
-                num_kinds=len(rows),
-                rank_of_s=rank_of_s,
-                duration_ks=np.stack(rows),
-                latency_s=self._hops_s(gpu_s, rank_of_s),
-                transfer_s=np.zeros(num_stages),
-                activation_channel_s=none,
-                gradient_channel_s=none,
-                activation_s=activation,
-                context_s=np.zeros(num_stages) if fused else np.minimum(context, activation),
-                budget_r=np.maximum(held_r, budget_r),
-                sync_s=self._exposed_s(gpu_s, dense, moe),
-                sync_link_s=none,
-                link_names=(),
-            )
+        shape = PipelineShape(
+            num_microbatches=first.num_microbatches,
+            num_stages=num_stages,
+            num_ranks=len(gpu_r),
+            num_kinds=len(rows),
+            rank_of_s=rank_of_s,
+            duration_ks=np.stack(rows),
+            latency_s=self._hops_s(gpu_s, rank_of_s),
+            transfer_s=np.zeros(num_stages),
+            activation_channel_s=none,
+            gradient_channel_s=none,
+            activation_s=activation,
+            context_s=np.zeros(num_stages) if fused else np.minimum(context, activation),
+            budget_r=np.maximum(held_r, budget_r),
+            sync_s=self._exposed_s(gpu_s, dense, moe),
+            sync_link_s=none,
+            link_names=(),
         )
+        update_s = float(update_r.max())
+        return update_s + makespan_bound(shape, enough_s - update_s)
 
     @cached_property
     def _moe_before(self) -> IntArray:

@@ -36,11 +36,12 @@ def lower_bound(problem: PipelineProblem) -> float:
     return span_bound(shape) if problem.objective == "span" else makespan_bound(shape)
 
 
-def makespan_bound(shape: PipelineShape) -> float:
+def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     """Longest path, busy ranks, ranks full of activations, busy channels and shared exchanges, with heads and tails.
 
     Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule). Memory of a rank
-    is a machine that holds activations (`_memory_over_time`).
+    is a machine that holds activations (`_memory_over_time`). A bound need not go beyond `enough_s` (seconds): what it
+    takes to find more is spared then.
     """
     columns = columns_of(shape)
     waits = memory_waits(shape)
@@ -49,9 +50,11 @@ def makespan_bound(shape: PipelineShape) -> float:
     duration = columns.duration_ks[:, :, None]
     best = float((head + duration + tail).max())
     best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, columns, head, tail))
-    best = max(best, *(_full_rank(shape, rank, head, tail) for rank in range(shape.num_ranks)))
     best = max(best, _busy_exchanges(shape, head))
     for rank in range(shape.num_ranks):
+        if best * SAFETY >= enough_s:
+            break
+        best = max(best, _full_rank(shape, rank, head, tail))
         best = max(best, _memory_over_time(columns, rank, (head, tail), best))
     return best * SAFETY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.work import lower_bounds
+from solver.configurations.by_type import chunk_layers, type_costs
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
@@ -94,21 +97,30 @@ def request_of(name: str) -> PlanRequest:
     )
 
 
-def any_share(context: Context, configuration: Configuration, random: np.random.Generator) -> Configuration:
-    """At least one layer for every stage, the rest on any rank; its chunks have equally many but for one layer."""
+def any_share(
+    context: Context, configuration: Configuration, gpu_r: list[str], random: np.random.Generator
+) -> Configuration:
+    """At least one layer for every stage, the rest on any rank, which shares them out over its chunks by the rule.
+
+    `gpu_r` are the GPU types of the ranks.
+    """
     num_stages, vpp, pp = configuration.degrees.num_stages, configuration.degrees.vpp, configuration.degrees.pp
+    costs = type_costs(context, configuration)
     weights = random.dirichlet(np.full(pp, random.choice([0.3, 3.0, 100.0])))
     layers_r = vpp + random.multinomial(context.job.num_layers - num_stages, weights)
     layers = [0] * num_stages
     for rank, count in enumerate(layers_r.tolist()):
-        own = [stage for stage in range(num_stages) if configuration.rank_of_stage(stage) == rank]
-        even = [count // vpp + (place < count % vpp) for place in range(vpp)]
-        for stage, share in zip(own, random.permutation(even).tolist(), strict=True):
+        own, cost = configuration.stages_of_rank(rank), costs[gpu_r[rank]]
+        ends = {0: cost.first_s, num_stages - 1: cost.last_s} if num_stages > 1 else {0: cost.first_s + cost.last_s}
+        shares = chunk_layers(count, cost.layer_s, [ends.get(stage, 0.0) for stage in own])
+        for stage, share in zip(own, shares, strict=True):
             layers[stage] = share
     return configuration.model_copy(update={"layers_per_stage": tuple(layers)})
 
 
-def any_place(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
+def any_types(
+    context: Context, configuration: Configuration, random: np.random.Generator
+) -> tuple[RouteCount, ...] | None:
     """A GPU type for every rank, and every stage group somewhere on GPUs of it; None when rooms are too small."""
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
     left = np.array(problem.capacity_u)
@@ -121,14 +133,23 @@ def any_place(context: Context, configuration: Configuration, random: np.random.
         slots = np.repeat(np.arange(len(left)), np.where(gpus == random.choice(sorted(fits)), left, 0))
         columns[rank] = random.choice(slots, size=problem.num_replicas, replace=False)
         np.subtract.at(left, columns[rank], 1)
-    routes = [RouteCount(tuple(groups_p), 1) for groups_p in columns.T.tolist()]
-    return Candidate(configuration, pooled(context, configuration, merged(routes)))
+    return merged([RouteCount(tuple(groups_p), 1) for groups_p in columns.T.tolist()])
+
+
+def any_plan(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
+    """Any types for the ranks, any places on them, and any share of the layers; None when rooms are too small."""
+    routes = any_types(context, configuration, random)
+    if routes is None:
+        return None
+    names = [context.capacity_groups[group].gpu for group in routes[0].capacity_groups]
+    shared = any_share(context, configuration, names, random)
+    return Candidate(shared, pooled(context, shared, routes))
 
 
 def times_s(context: Context, configuration: Configuration, random: np.random.Generator) -> list[float]:
     """Times on our placements and shares, and on any, with quick generators and plain ones."""
     found = [*typed_placements(context, configuration)]
-    anywhere = [any_place(context, any_share(context, configuration, random), random) for _ in range(3)]
+    anywhere = [any_plan(context, configuration, random) for _ in range(3)]
     found += [one for one in anywhere if one is not None]
     return timed_s(context, found)
 
@@ -145,10 +166,17 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
         times = times_s(context, configuration, random)
-        partition_s = stage_partition_bound_s(context, [configuration], 0.0, 4.0 * min(times, default=0.0))
+        high_s = 4.0 * min(times, default=0.0)
+        partition_s = stage_partition_bound_s(context, [configuration], 0.0, high_s)
+        pipelines_s = partition_pipelines_bound_s(context, [configuration], 0.0, high_s, monotonic)
         for time_s in times:
             num_timed += 1
-            known = {"screening_bounds": ahead_s[row], "bound": bounds.iteration_s[row], "stage partition": partition_s}
+            known = {
+                "screening_bounds": ahead_s[row],
+                "bound": bounds.iteration_s[row],
+                "stage partition": partition_s,
+                "pipelines of partitions": pipelines_s,
+            }
             for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:
                     below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")
