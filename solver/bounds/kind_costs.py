@@ -72,11 +72,6 @@ class Kind:
         return frozenset(price.gpu_class.gpu.name for price in self.prices)
 
     @cached_property
-    def num_places(self) -> int:
-        """Places with GPUs of these types."""
-        return num_places([pool for pool in self.context.pools if pool.gpu.name in self.names])
-
-    @cached_property
     def least(self) -> StageCosts:
         """Every part at its least over fabrics and configurations."""
         over_fabrics = least_of(self.prices)
@@ -152,6 +147,11 @@ class Kind:
         return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
 
 
+def places_with(kind: Kind) -> int:
+    """How many places have GPUs of these types."""
+    return num_places([pool for pool in kind.context.pools if pool.gpu.name in kind.names])
+
+
 @dataclass(frozen=True)
 class ChunkCosts:
     """0, 1, 2 ... consecutive layers on one GPU type, or several as one."""
@@ -206,7 +206,7 @@ class ChunkCosts:
             experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters)
             found.append(
                 least_exchange_s(
-                    context, one.columns, fabric, dense=dense, experts=experts, num_places=self.kind.num_places
+                    context, one.columns, fabric, dense=dense, experts=experts, num_places=places_with(self.kind)
                 )
             )
         least: FloatArray = np.minimum.reduce(found)

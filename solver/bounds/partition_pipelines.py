@@ -12,13 +12,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import Ends, Kind
+from solver.bounds.kind_costs import Ends, Kind, places_with
 from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.stage_partition import (
     kinds_of,
@@ -27,7 +28,7 @@ from solver.bounds.stage_partition import (
     partition_states,
     partitions_up_to,
 )
-from solver.bounds.stage_partition_kernel import PartitionProblem
+from solver.bounds.stage_partition_kernel import PartitionProblem, Partitions
 from solver.bounds.synchronisation import least_exchange_s
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.configurations.by_type import chunk_layers
@@ -36,13 +37,14 @@ from solver.configurations.pricing import kinds, moe_before
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.optimizer import optimizer_s
-from solver.cost.stage import StageCost
 from solver.pipeline.bounds import makespan_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 STEP = 0.01  # of the time proven so far: how far the next partitions may be beyond it
 LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
+FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
+MOST_PARTITIONS = 4_096  # within a time
 MOST_PIPELINES = 320  # of one configuration: a pipeline takes about a millisecond
 WORK_PER_PIPELINE_BOUND_S = 5e-4  # of one, beside its operations
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
@@ -95,23 +97,40 @@ def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: f
     states, step = partition_states(problem), STEP
     while limit_s < bounds.high_s and step >= LEAST_STEP:
         next_s = min(limit_s * (1.0 + step), bounds.high_s)
-        found = partitions_up_to(problem, states, next_s, MOST_PIPELINES)
+        found = partitions_up_to(problem, states, next_s, MOST_PARTITIONS)
         if found is None:
             step /= 2.0
             continue
-        least_s = next_s
-        for gpu_r, layers_r, need_s in zip(found.gpu.tolist(), found.layers.tolist(), found.need_s, strict=True):
-            need_s = float(need_s) * (1.0 - ROUNDING)
-            if need_s >= least_s:
-                break
-            bound_s = bounds.of((tuple(gpu_r), tuple(layers_r)), least_s)
-            if bound_s is None:
-                return max(limit_s, min(least_s, need_s))
-            least_s = min(least_s, max(bound_s, need_s))
-        limit_s = max(limit_s, least_s)
-        if least_s < next_s:
+        limit_s = max(limit_s, _least_of(_without_late_types(found, bounds, next_s), bounds, next_s))
+        if limit_s < next_s:
             break
     return limit_s
+
+
+def _without_late_types(found: Partitions, bounds: _PipelineBounds, limit_s: float) -> Partitions:
+    """Less those whose GPU types are too late even where every rank has the fewest layers of all of them."""
+    is_late = np.zeros(len(found.need_s), dtype=np.bool_)
+    for gpu_r in np.unique(found.gpu, axis=0):
+        own = (found.gpu == gpu_r).all(axis=1)
+        if own.sum() >= FEWEST_TOGETHER:
+            together = tuple(gpu_r.tolist()), tuple(found.layers[own].min(axis=0).tolist())
+            bound_s = bounds.of(together, limit_s)
+            is_late |= own & (bound_s is not None and bound_s >= limit_s)
+    return found.at(np.flatnonzero(~is_late))
+
+
+def _least_of(found: Partitions, bounds: _PipelineBounds, limit_s: float) -> float:
+    """The least bound of the pipelines of these, or `limit_s`: what is known where no more may be worked out."""
+    least_s = limit_s
+    for gpu_r, layers_r, need_s in zip(found.gpu.tolist(), found.layers.tolist(), found.need_s, strict=True):
+        need_s = float(need_s) * (1.0 - ROUNDING)
+        if need_s >= least_s:
+            break
+        bound_s = bounds.of((tuple(gpu_r), tuple(layers_r)), least_s)
+        if bound_s is None:
+            return min(least_s, need_s)
+        least_s = min(least_s, max(bound_s, need_s))
+    return least_s
 
 
 @dataclass(frozen=True)
@@ -126,13 +145,11 @@ class PartitionPipelines:
     def bound_s(self, partition: Partition, enough_s: float) -> float:
         """No plan with this partition takes less (seconds); infinite where memory holds no micro-batch.
 
-        The bound need not go beyond `enough_s`.
+        Where these are not all layers, no plan whose ranks have as many or more on these types does. The bound need
+        not go beyond `enough_s`.
         """
         gpu_r, layers_r = partition
-        return min(
-            (self._pipeline_s(np.array(gpu_r), layers, enough_s) for layers in self._stages(gpu_r, layers_r)),
-            default=float("inf"),
-        )
+        return min(self._pipeline_s(np.array(gpu_r), layers, enough_s) for layers in self._stages(gpu_r, layers_r))
 
     @property
     def num_operations(self) -> int:
@@ -141,175 +158,193 @@ class PartitionPipelines:
         kinds_of_operation = 2 if backward_of(self.context.request) == "fused" else 3
         return kinds_of_operation * first.degrees.num_stages * first.num_microbatches
 
-    def _stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
-        stages_r = self._stages_r
-        for chosen in itertools.product(*(self._chunks(r, gpu_r[r], n) for r, n in enumerate(layers_r))):
-            layers = [0] * sum(map(len, stages_r))
-            for own, shares in zip(stages_r, chosen, strict=True):
-                for stage, count in zip(own, shares, strict=True):
-                    layers[stage] = count
-            yield tuple(layers)
+    @cached_property
+    def _ranks_of_type(self) -> list[_TypedRanks]:
+        return [_TypedRanks(kind) for kind in self.gpus]
 
     @cached_property
     def _stages_r(self) -> list[Sequence[int]]:
         first = self.configurations[0]
         return [first.stages_of_rank(rank) for rank in range(first.degrees.pp)]
 
-    @cached_property
-    def _known(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        """Memory and update of ranks, and exchanges of stages, by what they hold."""
-        return {}
-
-    @cached_property
-    def _known_chunks(self) -> dict[tuple[int, Ends, int], tuple[tuple[int, ...], ...]]:
-        return {}
-
-    def _chunks(self, rank: int, gpu: int, num_layers: int) -> tuple[tuple[int, ...], ...]:
-        """Layers of the chunks of a rank, one for each way that they may be shared out."""
-        own, last_stage = self._stages_r[rank], self.configurations[0].degrees.num_stages - 1
-        key = gpu, (0 in own, last_stage in own), num_layers
-        if key not in self._known_chunks:
-            found = dict[tuple[int, ...], None]()
-            for layer_s, first_s, last_s in self._layer_and_ends[gpu]:
-                ends_s = [first_s * (stage == 0) + last_s * (stage == last_stage) for stage in own]
-                found[chunk_layers(num_layers, layer_s, ends_s)] = None
-            self._known_chunks[key] = tuple(found)
-        return self._known_chunks[key]
-
-    @cached_property
-    def _layer_and_ends(self) -> list[list[tuple[float, float, float]]]:
-        """By type, of every configuration: an average layer, the embedding and the logits (seconds)."""
-        num_layers, found = self.context.job.num_layers, []
-        for kind in self.gpus:
-            own = set[tuple[float, float, float]]()
-            for name in {price.gpu_class.gpu.name for price in kind.prices}:
-                prices = [price for price in kind.prices if price.gpu_class.gpu.name == name]
-                parts = [price.of(*kinds(self.context, 0, num_layers)).total_s / num_layers for price in prices]
-                slowest = np.argmax(np.hstack(parts), axis=1)
-                for ends in ({"embedding": 1.0}, {"logits": 1.0}):
-                    parts += [price.of(0, 0, **ends).total_s for price in prices]
-                columns = np.hstack(parts)
-                for row, place in enumerate(slowest.tolist()):
-                    layer_s, first_s, last_s = columns[row, place :: len(prices)].tolist()
-                    own.add((layer_s, first_s, last_s))
-            found.append(sorted(own))
-        return found
+    def _stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
+        num_stages, ways_r = self.configurations[0].degrees.num_stages, []
+        for own, gpu, num_layers in zip(self._stages_r, gpu_r, layers_r, strict=True):
+            at = own.index(0) if 0 in own else None, own.index(num_stages - 1) if num_stages - 1 in own else None
+            ways_r.append(self._ranks_of_type[gpu].chunks(num_layers, len(own), *at))
+        for chosen in itertools.product(*ways_r):
+            layers = [0] * num_stages
+            for own, shares in zip(self._stages_r, chosen, strict=True):
+                for stage, count in zip(own, shares, strict=True):
+                    layers[stage] = count
+            yield tuple(layers)
 
     def _pipeline_s(self, gpu_r: IntArray, layers: tuple[int, ...], enough_s: float) -> float:
         """The bound of the pipeline with these types of ranks and layers of stages, and the update of all ranks."""
-        first = self.configurations[0]
-        num_stages, rank_of_s = first.degrees.num_stages, np.array(first.rank_of_stages)
-        gpu_s, starts = gpu_r[rank_of_s], np.cumsum([0, *layers])
-        moe = np.diff(self._moe_before[starts])
-        dense = np.array(layers) - moe
-        costs = [self._stage_costs(gpu, dense, moe) for gpu in range(len(self.gpus))]
-        forward, gradient, weights, activation, context = (
-            np.stack([getattr(cost, name) for cost in costs])[gpu_s, np.arange(num_stages)] for name in PIPELINE_COSTS
-        )
-        budget_r, update_r = self._ranks(gpu_r, rank_of_s, dense, moe)
-        held_r = np.bincount(rank_of_s, activation, minlength=len(gpu_r))
+        rank_of_s, layers_s = np.array(self.configurations[0].rank_of_stages), np.array(layers)
+        fewest, most = self._moe_layers(layers_s)
+        budget_r, update_r = self._memory_and_update(gpu_r, rank_of_s, layers_s - most, fewest)
+        costs = self._stage_costs(gpu_r[rank_of_s], layers_s, fewest, most)
+        held_r = np.bincount(rank_of_s, costs[PIPELINE_COSTS.index("activation_bytes")], minlength=len(gpu_r))
         if (held_r > budget_r * (1.0 + ROUNDING)).any():
             return float("inf")
-        fused = backward_of(self.context.request) == "fused"
-        rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
-        none = np.full(num_stages, NO_CHANNEL)
-        shape = PipelineShape(
-            num_microbatches=first.num_microbatches,
-            num_stages=num_stages,
-            num_ranks=len(gpu_r),
-            num_kinds=len(rows),
-            rank_of_s=rank_of_s,
-            duration_ks=np.stack(rows),
-            latency_s=self._hops_s(gpu_s, rank_of_s),
-            transfer_s=np.zeros(num_stages),
-            activation_channel_s=none,
-            gradient_channel_s=none,
-            activation_s=activation,
-            context_s=np.zeros(num_stages) if fused else np.minimum(context, activation),
-            budget_r=np.maximum(held_r, budget_r),
-            sync_s=self._exposed_s(gpu_s, dense, moe),
-            sync_link_s=none,
-            link_names=(),
-        )
+        exposed = np.zeros(len(layers))
+        if layers_s.sum() == self.context.job.num_layers:
+            exposed = self._exposed_s(gpu_r[rank_of_s], layers_s - fewest, fewest)
+        hops = self._hops_s(gpu_r, rank_of_s)
+        shape = self._shape(rank_of_s, costs, np.maximum(held_r, budget_r), hops, exposed)
         update_s = float(update_r.max())
         return update_s + makespan_bound(shape, enough_s - update_s)
 
-    @cached_property
-    def _moe_before(self) -> IntArray:
-        return moe_before(self.context)
+    def _shape(
+        self, rank_of_s: IntArray, costs: Sequence[FloatArray], budget_r: FloatArray, hops: FloatArray, sync: FloatArray
+    ) -> PipelineShape:
+        """The pipeline with these costs of stages, messages that nothing delays, and exchanges that share nothing."""
+        forward, gradient, weights, activation, context = costs
+        fused = backward_of(self.context.request) == "fused"
+        rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
+        none = np.full(len(rank_of_s), NO_CHANNEL)
+        return PipelineShape(
+            num_microbatches=self.configurations[0].num_microbatches,
+            num_stages=len(rank_of_s),
+            num_ranks=len(budget_r),
+            num_kinds=len(rows),
+            rank_of_s=rank_of_s,
+            duration_ks=np.stack(rows),
+            latency_s=hops,
+            transfer_s=np.zeros(len(rank_of_s)),
+            activation_channel_s=none,
+            gradient_channel_s=none,
+            activation_s=activation,
+            context_s=np.zeros(len(rank_of_s)) if fused else np.minimum(context, activation),
+            budget_r=budget_r,
+            sync_s=sync,
+            sync_link_s=none,
+            link_names=(),
+        )
 
-    def _stage_costs(self, gpu: int, dense: IntArray, moe: IntArray) -> StageCost:
-        """Of all stages at their least, as if each were on this type."""
-        ends = np.arange(len(dense))
-        embedding, logits = (np.where(ends == end, 1.0, 0.0) for end in (0, len(dense) - 1))
-        return self.gpus[gpu].least.of(dense, moe, embedding=embedding, logits=logits)
+    def _moe_layers(self, layers: IntArray) -> tuple[IntArray, IntArray]:
+        """Fewest and most MoE layers of every stage: where layers are missing it may begin later by so many."""
+        before, starts = moe_before(self.context), np.cumsum([0, *layers])
+        later = np.arange(self.context.job.num_layers - starts[-1] + 1)[:, None]
+        among = before[starts[1:] + later] - before[starts[:-1] + later]
+        return among.min(axis=0), among.max(axis=0)
 
-    def _hops_s(self, gpu_s: IntArray, rank_of_s: IntArray) -> FloatArray:
+    def _stage_costs(self, gpu_s: IntArray, layers: IntArray, fewest: IntArray, most: IntArray) -> list[FloatArray]:
+        """The `PIPELINE_COSTS` of all stages on these types at their least, with the fewest or the most MoE layers."""
+        stages, found = np.arange(len(layers)), []
+        embedding, logits = (np.where(stages == end, 1.0, 0.0) for end in (0, len(layers) - 1))
+        for moe in (fewest, most) if (fewest < most).any() else (fewest,):
+            of_each = [kind.least.of(layers - moe, moe, embedding=embedding, logits=logits) for kind in self.gpus]
+            found.append([np.stack([getattr(one, name) for one in of_each])[gpu_s, stages] for name in PIPELINE_COSTS])
+        return [np.minimum.reduce(same) for same in zip(*found, strict=True)]
+
+    def _hops_s(self, gpu_r: IntArray, rank_of_s: IntArray) -> FloatArray:
         """Least message from every stage to the next."""
-        hops = np.zeros(len(gpu_s))
-        names = [kind.names for kind in self.gpus]
-        for stage, (here, there) in enumerate(itertools.pairwise(gpu_s.tolist())):
-            if rank_of_s[stage] != rank_of_s[stage + 1]:
-                hops[stage] = self.hops.least_s(names[here], names[there])
+        hops = np.zeros(len(rank_of_s))
+        for stage, (here, there) in enumerate(itertools.pairwise(rank_of_s.tolist())):
+            if here != there:
+                hops[stage] = self.hops.least_s(*(self.gpus[gpu_r[rank]].names for rank in (here, there)))
         return hops
 
-    def _ranks(
+    def _memory_and_update(
         self, gpu_r: IntArray, rank_of_s: IntArray, dense: IntArray, moe: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Most memory that is left for activations (bytes), and least update (seconds), of every rank."""
-        held = np.array([np.bincount(rank_of_s, count, minlength=len(gpu_r)) for count in (dense, moe)])
+        dense_r, moe_r = (np.bincount(rank_of_s, count, minlength=len(gpu_r)).tolist() for count in (dense, moe))
         found = []
         for rank, gpu in enumerate(gpu_r.tolist()):
             at = bool(rank == rank_of_s[0]), bool(rank == rank_of_s[-1])
-            key = gpu, at, float(held[0, rank]), float(held[1, rank])
-            if key not in self._known:
-                self._known[key] = self._rank(*key)
-            found.append(self._known[key])
+            found.append(self._ranks_of_type[gpu].memory_and_update(at, dense_r[rank], moe_r[rank]))
         budget_r, update_r = np.array(found).T
         return budget_r, update_r
 
-    def _rank(self, gpu: int, at: Ends, dense: float, moe: float) -> tuple[float, float]:
-        context, found = self.context, []
-        for price in self.gpus[gpu].prices:
-            cost = price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
-            static = price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=float(at[1]))
-            update = optimizer_s(
-                cost.parameters,
-                cost.expert_parameters,
-                price.columns,
-                gpu=price.gpu_class.gpu,
-                stack=context.stack,
-                job=context.job,
-            )
-            left = context.memory_limit_bytes(price.gpu_class.gpu) - float(static.min())
-            found.append((left, float(update.min())))
-        return max(left for left, _ in found), min(update for _, update in found)
-
     def _exposed_s(self, gpu_s: IntArray, dense: IntArray, moe: IntArray) -> FloatArray:
         """Least exchange of every stage beyond what overlaps."""
-        exposed, last = np.zeros(len(gpu_s)), len(gpu_s) - 1
-        for stage, gpu in enumerate(gpu_s.tolist()):
-            key = gpu, (stage == 0, stage == last), int(dense[stage]), int(moe[stage]), "exchange"
-            if key not in self._known:
-                self._known[key] = self._exchange_and_overlap_s(gpu, key[1], int(dense[stage]), int(moe[stage]))
-            exchange_s, overlap_s = self._known[key]
-            exposed[stage] = max(exchange_s - overlap_s, 0.0)
-        return exposed
+        last, layers = len(gpu_s) - 1, zip(gpu_s.tolist(), dense.tolist(), moe.tolist(), strict=True)
+        return np.array(
+            [
+                self._ranks_of_type[gpu].exposed_s((stage == 0, stage == last), some_dense, some_moe)
+                for stage, (gpu, some_dense, some_moe) in enumerate(layers)
+            ]
+        )
 
-    def _exchange_and_overlap_s(self, gpu: int, at: Ends, dense: int, moe: int) -> tuple[float, float]:
-        """Least exchange of a stage inside a place, and the most that it has of a head start."""
-        context, kind, exchanges, overlaps = self.context, self.gpus[gpu], [], []
-        for one in kind.costs:
-            cost = one.price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
-            exchanged = least_exchange_s(
-                context,
-                one.columns,
-                one.price.gpu_class.fabric,
-                dense=cost.parameters,
-                experts=cost.expert_parameters,
-                num_places=kind.num_places,
-            )
-            exchanges.append(float(exchanged.min()))
-            overlaps.append(float(cost.total_s.max()))
-        return min(exchanges), context.stack.data_parallel_overlap.value * max(overlaps)
+
+@dataclass(frozen=True)
+class _TypedRanks:
+    """Ranks on a GPU type, or on several that count as one, by what they have; all that was asked for is remembered."""
+
+    kind: Kind
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+
+    def chunks(
+        self, num_layers: int, num_chunks: int, first: int | None, last: int | None
+    ) -> tuple[tuple[int, ...], ...]:
+        """Layers of the chunks of a rank, one for each way of a configuration to share them out.
+
+        `first` and `last` are the chunks with the embedding and the logits.
+        """
+        key = "chunks", num_layers, num_chunks, first, last
+        if key not in self.known:
+            ways = dict[tuple[int, ...], None]()
+            for layer_s, first_s, last_s in self._layer_and_ends:
+                ends_s = [first_s * (chunk == first) + last_s * (chunk == last) for chunk in range(num_chunks)]
+                ways[chunk_layers(num_layers, layer_s, ends_s)] = None
+            self.known[key] = tuple(ways)
+        found: tuple[tuple[int, ...], ...] = self.known[key]
+        return found
+
+    @cached_property
+    def _layer_and_ends(self) -> list[tuple[float, float, float]]:
+        """Of every configuration: an average layer, the embedding and the logits on the slowest fabric (seconds)."""
+        context, found = self.kind.context, set[tuple[float, float, float]]()
+        num_layers = context.job.num_layers
+        for name in self.kind.names:
+            prices = [price for price in self.kind.prices if price.gpu_class.gpu.name == name]
+            parts = [price.of(*kinds(context, 0, num_layers)).total_s / num_layers for price in prices]
+            slowest = np.argmax(np.hstack(parts), axis=1)
+            parts += [price.of(0, 0, embedding=1.0).total_s for price in prices]
+            parts += [price.of(0, 0, logits=1.0).total_s for price in prices]
+            columns = np.hstack(parts)
+            for row, place in enumerate(slowest.tolist()):
+                layer_s, first_s, last_s = columns[row, place :: len(prices)].tolist()
+                found.add((layer_s, first_s, last_s))
+        return sorted(found)
+
+    def memory_and_update(self, at: Ends, dense: float, moe: float) -> tuple[float, float]:
+        """Most memory that so many layers and ends leave for activations (bytes), and their least update (seconds)."""
+        key = "rank", at, dense, moe
+        if key not in self.known:
+            context, left, updates = self.kind.context, [], []
+            for price in self.kind.prices:
+                cost = price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
+                both, gpu = (cost.parameters, cost.expert_parameters), price.gpu_class.gpu
+                static = price.static_bytes(*both, has_logits=float(at[1]))
+                update = optimizer_s(*both, price.columns, gpu=gpu, stack=context.stack, job=context.job)
+                left.append(context.memory_limit_bytes(gpu) - float(static.min()))
+                updates.append(float(update.min()))
+            self.known[key] = max(left), min(updates)
+        found: tuple[float, float] = self.known[key]
+        return found
+
+    def exposed_s(self, at: Ends, dense: int, moe: int) -> float:
+        """Least exchange of a stage inside a place, beyond the most that it has of a head start."""
+        key = "stage", at, dense, moe
+        if key not in self.known:
+            context, exchanges, work = self.kind.context, [], []
+            for one in self.kind.costs:
+                cost = one.price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
+                exchanged = least_exchange_s(
+                    context,
+                    one.columns,
+                    one.price.gpu_class.fabric,
+                    dense=cost.parameters,
+                    experts=cost.expert_parameters,
+                    num_places=places_with(self.kind),
+                )
+                exchanges.append(float(exchanged.min()))
+                work.append(float(cost.total_s.max()))
+            self.known[key] = max(min(exchanges) - context.stack.data_parallel_overlap.value * max(work), 0.0)
+        found: float = self.known[key]
+        return found

@@ -20,6 +20,7 @@ from solver.bounds.kind_costs import (
     layer_numbers,
     least_of_layers,
     other_layer,
+    places_with,
     usual_layer,
 )
 from solver.bounds.layer_windows import RankWindows
@@ -206,7 +207,7 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
             one.price.gpu_class.fabric,
             dense=dense,
             experts=experts,
-            num_places=rank.kind.num_places,
+            num_places=places_with(rank.kind),
         )
         for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
     ]

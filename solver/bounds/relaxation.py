@@ -5,9 +5,9 @@ GPU types and configurations.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 
@@ -35,7 +35,7 @@ MOST_WAYS = 16  # to cross, of which each has a relaxation of its own; of more t
 
 
 def refined_bound_s(
-    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock = monotonic
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock = time.monotonic
 ) -> float:
     """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
 

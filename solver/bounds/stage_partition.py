@@ -101,7 +101,7 @@ def partitions_up_to(
     if sums is None:
         none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)
         return Partitions(none, none, np.zeros(0))
-    found = partitions_within(problem, states, *sums, limit_s / SAFETY, most)
+    found = partitions_within(problem, states, sums, limit_s / SAFETY, most)
     return None if found is None else found.at(np.argsort(found.need_s, kind="stable"))
 
 

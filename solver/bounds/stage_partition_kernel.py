@@ -122,15 +122,15 @@ class Partitions(NamedTuple):
 
 
 def partitions_within(
-    problem: PartitionProblem, states: PartitionStates, known: Floats, behind: Floats, limit_s: float, most: int
+    problem: PartitionProblem, states: PartitionStates, sums: tuple[Floats, Floats], limit_s: float, most: int
 ) -> Partitions | None:
-    """All partitions within `limit_s`, given least sums of all; None where there are more than `most`.
+    """All partitions within `limit_s`; None where there are more than `most`.
 
-    `behind` is what `sums_behind` finds for this limit.
+    `sums` are the least over all ranks, and over those behind each, of partitions within this limit.
     """
     shape = most, len(problem.kind_r)
     found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most))
-    number = _enumerate(problem, states, _most_layers(problem, limit_s), known, behind, limit_s, found)
+    number = _enumerate(problem, states, _most_layers(problem, limit_s), *sums, limit_s, found)
     return None if number < 0 else found.at(slice(number))
 
 
