@@ -146,7 +146,7 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     with_ends = types.num_usual + sum(np.floor(worth) for worth in ends_worth(types))
     forward = _least_pass(types, space, lambda cost: cost.forward_s)
     there_and_back = _least_pass(types, space, _both_s)
-    behind_s = (space.columns.num_microbatches - 1) * _last_stage_s(types)
+    behind_s = (space.columns.num_microbatches - 1) * np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
 
     def holds(limit_s: FloatArray) -> BoolArray:
         work, every = limits.most(limit_s)
@@ -201,6 +201,14 @@ def _last_stage_s(types: Types) -> FloatArray:
     least = least_of(types.prices)
     logits_s = _both_s(least.of(0, 0, logits=1.0))
     found: FloatArray = logits_s + np.minimum.reduce([_both_s(one) for one in types.layers(least)])
+    return found
+
+
+def _largest_stage_s(types: Types, space: Space) -> FloatArray:
+    """Least forward or input gradient, whichever takes longer, of the stage with most usual layers."""
+    most = np.ceil(types.num_usual / (space.columns.pp * space.columns.vpp))
+    layers = [types.layer(price) for price in types.prices]
+    found: FloatArray = most * np.minimum.reduce([np.maximum(one.forward_s, one.input_grad_s) for one in layers])
     return found
 
 

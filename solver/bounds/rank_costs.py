@@ -68,12 +68,13 @@ class RankCosts:
 
     @cached_property
     def chunks(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Fewest layers of the first, of the last and of any chunk."""
+        """Fewest layers of the first, of the last and of any chunk: without ends the last has the most."""
         n, v, (has_first, has_last) = self.layers.astype(np.float64), self.vpp, self.at
         first, last = (worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
         even, any_chunk = np.floor((n + first + last) / v), np.floor(n / v)
         begin = np.maximum(even - first, 1.0) if has_first else any_chunk
-        end = np.maximum(even - last, 1.0) if has_last else any_chunk
+        end = np.ceil(n / v) if not (has_first or has_last) else any_chunk
+        end = np.maximum(even - last, 1.0) if has_last else end
         if has_first and has_last:
             begin, end = np.minimum(begin, n - 1), np.minimum(end, n - 1)
         begin, end = np.maximum(begin, 0.0).astype(np.int64), np.maximum(end, 0.0).astype(np.int64)
@@ -83,6 +84,13 @@ class RankCosts:
     def largest_chunk(self) -> FloatArray:
         """Most layers of any chunk."""
         return np.asarray(np.ceil((self.layers + ends_worth(self.kind, self.at)) / self.vpp), dtype=np.float64)
+
+    @cached_property
+    def slowest_s(self) -> FloatArray:
+        """Least forward or input gradient, whichever takes longer, of the chunk with most layers."""
+        most = -(-self.layers // self.vpp)
+        slowest: FloatArray = np.maximum(self.chunk.forward_s, self.chunk.input_grad_s)[most]
+        return slowest
 
     @cached_property
     def before_last_s(self) -> FloatArray:
@@ -119,10 +127,7 @@ class RankCosts:
     @cached_property
     def exposed_s(self) -> FloatArray:
         """Least exchange of a stage beyond what overlaps."""
-        exposed = np.maximum(self.chunk.exchange_s - _overlap_s(self, self.layers), 0.0)
-        least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
-        exposed_s: FloatArray = least[np.maximum(self.chunks[2], min(1, len(least) - 1))]
-        return exposed_s
+        return _exposed_s(self, self.chunk, self.chunks[2])
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -176,9 +181,10 @@ class RankCosts:
             "last": m * last_both + update,
             "between": m * (both - cost.forward_s + last_forward) + update,
             "first_chunk": first_chunk if v > 1 else cost.forward_s,
+            "last_chunk": last_forward,
             "before_last": self.before_last_s,
             "own_both": both if v == 1 else self.chunk.both_s[any_chunk],
-            "home": _home_s(self) + update,
+            "home": _home_s(self) + (m - 1.0) * self.slowest_s + update,
             "forward": cost.forward_s,
             "both": both,
             "last_gradient": last_gradient,
@@ -225,13 +231,22 @@ def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray) -> FloatArray
     return np.asarray(share * (num_layers * rank.kind.dearest_s + ends_s), dtype=np.float64)
 
 
+def _exposed_s(rank: RankCosts, chunk: ChunkCosts, fewest: IntArray) -> FloatArray:
+    """Least exchange of one of its stages with so many layers or more, beyond what overlaps."""
+    exposed = np.maximum(chunk.exchange_s - _overlap_s(rank, rank.layers), 0.0)
+    least = np.minimum.accumulate(exposed[::-1])[::-1]
+    exposed_s: FloatArray = least[np.maximum(fewest, min(1, len(least) - 1))]
+    return exposed_s
+
+
 def _home_s(rank: RankCosts) -> FloatArray:
     """The first stage's weight gradient and exchange."""
     if not rank.at[0]:
         return np.zeros(len(rank.layers))
     first = rank.kind.chunk(rank.windows.first)
     chunk_s = rank.inner.weight_grad_s if rank.vpp == 1 else first.weight_grad_s[rank.chunks[0]]
-    return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + rank.exposed_s
+    exposed_s = _exposed_s(rank, first, rank.chunks[0] if rank.vpp > 1 else rank.layers)
+    return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + exposed_s
 
 
 def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -36,11 +36,12 @@ NEEDS = (
     "weighted",
     "gradient_before",
     "gradient_behind",
+    "last_chunk",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, NUM_SUMS)
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK = range(1, NUM_SUMS)
 MOST_STEPS = 2_000_000  # of the search for partitions: a few hundred milliseconds
 BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND)  # of these, the sums over the ranks behind one count, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(len(BEHIND))
@@ -223,7 +224,7 @@ def _need_s(
     lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
     lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
     before_last_s = before[BEFORE_LAST] + needs[FIRST_SUM + BEFORE_LAST, kind, gpu, n] + behind[BEFORE_LAST_BEHIND]
-    ahead_s = max(known[BEFORE_LAST], before_last_s) + (lead_layers_s if problem.looped else 0.0)
+    ahead_s = max(known[BEFORE_LAST], before_last_s) + (before[LAST_CHUNK] if problem.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
     back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
     ahead_hops_s = problem.ahead_delay_s + (behind_hops_s if folded else before_hops_s)
