@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 import solver.bounds.stage_partition
 from models.plan import Configuration
-from solver.bounds.stage_partition import least_time_s, stage_partition_bound_s
+from solver.bounds.partition_pipelines import partition_pipelines_bound_s
+from solver.bounds.stage_partition import least_time_s, partition_states, partitions_up_to, stage_partition_bound_s
 from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
@@ -47,8 +49,8 @@ def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
     )
 
 
-def all_times_s(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[float]:
-    """What every order of types and every share of the layers takes."""
+def all_partitions(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[tuple[tuple[int, ...], list[int], float]]:
+    """Every order of types with every share of the layers, and what it takes."""
     for types in itertools.product((0, 1), repeat=NUM_RANKS):
         if any(types.count(kind) > most for kind, most in enumerate(held)):
             continue
@@ -56,7 +58,7 @@ def all_times_s(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[float]:
             layers = [end - begin for begin, end in itertools.pairwise((0, *cuts, NUM_LAYERS))]
             work_s = [LAYER_S[kind] * count for kind, count in zip(types, layers, strict=True)]
             heads_s = [sum(work_s[:rank]) / 3.0 for rank in range(NUM_RANKS)]
-            yield max(
+            time_s = max(
                 rank * hop_s
                 + head_s
                 + max(busy_s, rank * hop_s + BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
@@ -64,15 +66,36 @@ def all_times_s(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[float]:
                     zip(heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True)
                 )
             )
+            yield types, layers, time_s
 
 
 @pytest.mark.parametrize("hop_s", [0.0, 0.7, 4.0])
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
 def test_no_partition_is_missed(held: tuple[int, int], hop_s: float) -> None:
-    least_s = min(all_times_s(held, hop_s))
+    least_s = min(time_s for _, _, time_s in all_partitions(held, hop_s))
     found_s = least_time_s(problem(held, hop_s), 0.0, 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
+
+
+@pytest.mark.parametrize("hop_s", [0.0, 0.7, 4.0])
+@pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
+def test_every_partition_within_a_time_is_found(held: tuple[int, int], hop_s: float) -> None:
+    every = list(all_partitions(held, hop_s))
+    one = problem(held, hop_s)
+    for times in (0.9, 1.001, 1.3, 2.0, 5.0):
+        limit_s = times * min(time_s for _, _, time_s in every)
+        found = partitions_up_to(one, partition_states(one), limit_s, len(every) + 1)
+        assert found is not None
+        expected = {(types, tuple(layers)): time_s for types, layers, time_s in every if time_s <= limit_s}
+        rows = zip(map(tuple, found.gpu.tolist()), map(tuple, found.layers.tolist()), found.need_s, strict=True)
+        assert {(types, layers): time_s for types, layers, time_s in rows} == pytest.approx(expected)
+        assert (np.diff(found.need_s) >= 0).all()
+
+
+def test_too_many_partitions_are_not_listed() -> None:
+    one = problem((3, 3))
+    assert partitions_up_to(one, partition_states(one), HIGH_S, 100) is None
 
 
 def test_there_is_no_partition_where_the_types_hold_too_few_ranks() -> None:
@@ -104,6 +127,16 @@ def test_partitions_are_sharper_than_all_shares_at_once(
     gains = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
     assert np.mean(gains) > 1.03
     assert max(gains) > 1.2
+
+
+def test_pipelines_of_partitions_are_sharper_than_what_ranks_need(
+    context: Context, rows: list[tuple[Configuration, float]]
+) -> None:
+    some = rows[:12]
+    ranks = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
+    whole = [partition_pipelines_bound_s(context, [one], 0.0, 3.0 * bound_s, time.monotonic) for one, bound_s in some]
+    assert all(pipelines_s >= alone_s for pipelines_s, alone_s in zip(whole, ranks, strict=True))
+    assert np.mean(np.divide(whole, ranks)) > 1.005
 
 
 def test_types_that_count_as_one_bound_no_sharper(
