@@ -40,7 +40,7 @@ from solver.cost.optimizer import optimizer_s
 from solver.pipeline.bounds import makespan_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
-STEP = 0.01  # of the time proven so far: how far the next partitions may be beyond it
+STEP = 0.01  # of the time that matters: how far the next partitions may be beyond what is proven so far
 LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
@@ -96,7 +96,7 @@ def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: f
     """Raise a limit that is impossible until a pipeline keeps within it, or as many were bounded as may be."""
     states, step = partition_states(problem), STEP
     while limit_s < bounds.high_s and step >= LEAST_STEP:
-        next_s = min(limit_s * (1.0 + step), bounds.high_s)
+        next_s = min(limit_s + step * bounds.high_s, bounds.high_s)
         found = partitions_up_to(problem, states, next_s, MOST_PARTITIONS)
         if found is None:
             step /= 2.0

@@ -42,7 +42,7 @@ WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK = range(1, NUM_SUMS)
-MOST_STEPS = 2_000_000  # of the search for partitions: a few hundred milliseconds
+MOST_STEPS = 1_000_000  # of the search for partitions: a few hundred milliseconds
 BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND)  # of these, the sums over the ranks behind one count, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(len(BEHIND))
 

@@ -101,7 +101,7 @@ def chunk_layers(num_layers: int, layer_s: float, ends_s: Sequence[float]) -> tu
     """Layers of each chunk of one rank, of which the ends of the model take so long on top.
 
     >>> chunk_layers(8, 1.0, (0.0, 0.0, 2.0))
-    (3, 4, 1)
+    (3, 3, 2)
     """
     chunks = len(ends_s)
     shares = share_layers(num_layers, [layer_s] * chunks, ends_s, least=[1] * chunks, most=[num_layers] * chunks)

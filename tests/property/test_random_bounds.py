@@ -86,13 +86,14 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
 
 def evaluations(context: Context, configuration: Configuration, random: np.random.Generator) -> list[Evaluation]:
     """Timed placements of a configuration, ours and any, with layers shared out in our way and in any."""
+    any_places = [one for _ in range(2) for one in anywhere(context, configuration, random)]
     if configuration.layer_split == "by_gpu_type":
         found = list(typed_placements(context, configuration))
-        shares = [any_share(context, configuration, random) for _ in range(2)]
+        for one in any_places:
+            types = [context.pools[pool].gpu.name for pool in one.routes[0].pools]
+            found.append(replace(one, configuration=any_share(context, configuration, types, random)))
     else:
-        found = list(placements(context, configuration, ("replicas_whole", "ranks_whole")))
-        shares = [configuration] * 2
-    found += [one for share in shares for one in anywhere(context, share, random)]
+        found = [*placements(context, configuration, ("replicas_whole", "ranks_whole")), *any_places]
     names = ("zb_h1", "greedy") if configuration.family == "one_way" else ("interleaved", "greedy")
     if context.request.constraints.framework is not None:
         names = ("one_f_one_b", "gpipe")
