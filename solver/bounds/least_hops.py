@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 
 import numpy as np
@@ -117,7 +116,7 @@ def between_types_s(
     if len(latencies) < len(found):
         return [0.0] * len(num_crossings)
     latency_s = min(latencies, default=0.0)
-    cut = next((cut for cut in cuts(context) if cut.of_places), None)
+    cut = _between_places(context)
     if cut is None:
         return [latency_s] * len(num_crossings)
     messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
@@ -129,39 +128,43 @@ def between_types_s(
 class TypeHops:
     """The least that a message from one rank to another takes, by the GPU types that they may be on.
 
-    `hop_s` is that of any message; `messages` are those between places, where there are several.
+    `hop_s` is that of any message, `message_s` that of one over `cut`, between the places that are nearest to each
+    other. `known` has what was asked for.
     """
 
     context: Context
     hop_s: float
     cut: NetworkCut | None
     message_s: float
+    known: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> TypeHops:
         """Of configurations that have the same pipeline, with layers by GPU type."""
-        columns, cut = columns_of_all(configurations), next((cut for cut in cuts(context) if cut.of_places), None)
-        if cut is None:
-            return cls(context, least_hop_s(context, configurations), None, 0.0)
-        messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-        message_s = float((messages.latency_s + messages.transfer_s).min())
+        columns, cut, message_s = columns_of_all(configurations), _between_places(context), 0.0
+        if cut is not None:
+            messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
+            message_s = float((messages.latency_s + messages.transfer_s).min())
         return cls(context, least_hop_s(context, configurations), cut, message_s)
-
-    @cached_property
-    def _known(self) -> dict[tuple[frozenset[str], frozenset[str]], float]:
-        return {}
 
     def least_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
         """From a rank on one of some GPU types to one on one of others (seconds)."""
         key = names, other_names
-        if key not in self._known:
-            latency_s = None if self.cut is None else _apart_s(self.context, names, other_names)
-            if self.cut is None or latency_s is None:
-                self._known[key] = self.hop_s
-            else:
-                farther_s = max(latency_s - self.cut.nearest_s, 0.0)
-                self._known[key] = max(self.hop_s, self.message_s + farther_s)
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = max(self.hop_s, self._over_distance_s(*key))
+        return self.known[key]
+
+    def _over_distance_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
+        """What a message takes for the distance between their places; 0 where they share one."""
+        latency_s = _apart_s(self.context, names, other_names)
+        if self.cut is None or latency_s is None:
+            return 0.0
+        return self.message_s + max(latency_s - self.cut.nearest_s, 0.0)
+
+
+def _between_places(context: Context) -> NetworkCut | None:
+    """The cut between all places; None where there is one place."""
+    return next((cut for cut in cuts(context) if cut.of_places), None)
 
 
 def _apart_s(context: Context, names: AbstractSet[str], other_names: AbstractSet[str]) -> float | None:

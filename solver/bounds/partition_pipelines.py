@@ -30,10 +30,10 @@ from solver.bounds.stage_partition import (
 )
 from solver.bounds.stage_partition_kernel import PartitionProblem, Partitions
 from solver.bounds.synchronisation import least_exchange_s
-from solver.clock import WORK_PER_OPERATION_S, Clock, charge
-from solver.configurations.by_type import chunk_layers
+from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
+from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
-from solver.configurations.pricing import kinds, moe_before
+from solver.configurations.pricing import moe_before
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.optimizer import optimizer_s
@@ -46,7 +46,6 @@ BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
 MOST_PARTITIONS = 4_096  # within a time
 MOST_PIPELINES = 320  # of one configuration: a pipeline takes about a millisecond
-WORK_PER_PIPELINE_BOUND_S = 5e-4  # of one, beside its operations
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
 
@@ -160,7 +159,8 @@ class PartitionPipelines:
 
     @cached_property
     def _ranks_of_type(self) -> list[_TypedRanks]:
-        return [_TypedRanks(kind) for kind in self.gpus]
+        by_name = [type_costs(self.context, one) for one in self.configurations]
+        return [_TypedRanks(kind, [costs[name] for costs in by_name for name in kind.names]) for kind in self.gpus]
 
     @cached_property
     def _stages_r(self) -> list[Sequence[int]]:
@@ -273,9 +273,13 @@ class PartitionPipelines:
 
 @dataclass(frozen=True)
 class _TypedRanks:
-    """Ranks on a GPU type, or on several that count as one, by what they have; all that was asked for is remembered."""
+    """Ranks on a GPU type, or on several that count as one, by what they have; all that was asked for is remembered.
+
+    `costs` are those by which every configuration shares out the layers of a rank.
+    """
 
     kind: Kind
+    costs: Sequence[TypeCost]
     known: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def chunks(
@@ -288,29 +292,14 @@ class _TypedRanks:
         key = "chunks", num_layers, num_chunks, first, last
         if key not in self.known:
             ways = dict[tuple[int, ...], None]()
-            for layer_s, first_s, last_s in self._layer_and_ends:
-                ends_s = [first_s * (chunk == first) + last_s * (chunk == last) for chunk in range(num_chunks)]
-                ways[chunk_layers(num_layers, layer_s, ends_s)] = None
+            for cost in self.costs:
+                ends_s = [
+                    cost.first_s * (chunk == first) + cost.last_s * (chunk == last) for chunk in range(num_chunks)
+                ]
+                ways[chunk_layers(num_layers, cost.layer_s, ends_s)] = None
             self.known[key] = tuple(ways)
         found: tuple[tuple[int, ...], ...] = self.known[key]
         return found
-
-    @cached_property
-    def _layer_and_ends(self) -> list[tuple[float, float, float]]:
-        """Of every configuration: an average layer, the embedding and the logits on the slowest fabric (seconds)."""
-        context, found = self.kind.context, set[tuple[float, float, float]]()
-        num_layers = context.job.num_layers
-        for name in self.kind.names:
-            prices = [price for price in self.kind.prices if price.gpu_class.gpu.name == name]
-            parts = [price.of(*kinds(context, 0, num_layers)).total_s / num_layers for price in prices]
-            slowest = np.argmax(np.hstack(parts), axis=1)
-            parts += [price.of(0, 0, embedding=1.0).total_s for price in prices]
-            parts += [price.of(0, 0, logits=1.0).total_s for price in prices]
-            columns = np.hstack(parts)
-            for row, place in enumerate(slowest.tolist()):
-                layer_s, first_s, last_s = columns[row, place :: len(prices)].tolist()
-                found.add((layer_s, first_s, last_s))
-        return sorted(found)
 
     def memory_and_update(self, at: Ends, dense: float, moe: float) -> tuple[float, float]:
         """Most memory that so many layers and ends leave for activations (bytes), and their least update (seconds)."""

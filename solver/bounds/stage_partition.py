@@ -96,7 +96,7 @@ def _sums_within(
 def partitions_up_to(
     problem: PartitionProblem, states: PartitionStates, limit_s: float, most: int
 ) -> Partitions | None:
-    """All partitions that may keep within the limit, those with the least bound first; None for more than `most`."""
+    """All partitions that may keep within the limit, those with the least bound first; None for `most` or more."""
     sums = _sums_within(problem, states, limit_s)
     if sums is None:
         none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)

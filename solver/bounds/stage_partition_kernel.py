@@ -125,7 +125,7 @@ class Partitions(NamedTuple):
 def partitions_within(
     problem: PartitionProblem, states: PartitionStates, sums: tuple[Floats, Floats], limit_s: float, most: int
 ) -> Partitions | None:
-    """All partitions within `limit_s`; None where there are more than `most`.
+    """All partitions within `limit_s`; None where there are `most` or more.
 
     `sums` are the least over all ranks, and over those behind each, of partitions within this limit.
     """
