@@ -183,6 +183,6 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
     held = layers.activation_bytes[row_of] / columns.pp
     capacity = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
-    most = ESTIMATES.crowding(peak_activations(columns, 0) * held, capacity)
+    most = ESTIMATES.crowding(peak_activations(columns, 0) * held, capacity, columns.vpp)
     tightness: FloatArray = np.where(held <= capacity, most, ESTIMATES.oversize)
     return tightness

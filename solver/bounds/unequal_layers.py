@@ -168,8 +168,9 @@ def _crowding(types: Types, space: Space, whole: StageCost, bound_s: FloatArray)
         capacity = context.memory_limit_bytes(price.gpu_class.gpu) - static
         used = np.minimum(held, columns.pp).astype(np.int64)
         activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
-        there = ESTIMATES.crowding(peak_activations(columns, columns.pp - used) * activations, capacity)
-        first = np.minimum(first, ESTIMATES.crowding(peak_activations(columns, 0) * activations, capacity))
+        needs = (peak_activations(columns, rank) * activations for rank in (columns.pp - used, 0))
+        there, in_front = (ESTIMATES.crowding(need, capacity, columns.vpp) for need in needs)
+        first = np.minimum(first, in_front)
         last = np.maximum(last, np.where(used == 0, 1.0, there))
     worst: FloatArray = np.maximum(first, last)
     return worst

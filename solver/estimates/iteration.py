@@ -32,7 +32,7 @@ def guess_s(
     """
     columns = space.columns
     fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
-    crowding = ESTIMATES.crowding(peak_activations(columns, 0) * first.activation_bytes, capacity)
+    crowding = ESTIMATES.crowding(peak_activations(columns, 0) * first.activation_bytes, capacity, columns.vpp)
     inside: FloatArray = crowding * (bound_s + fill)
     held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0)), 1.0)
     return crossed_s(context, space, whole, inside_s=inside, held=held, local=True)
