@@ -118,16 +118,20 @@ def nodes_of(shape: PipelineShape) -> tuple[Nodes, Ints]:
             np.concatenate([memory_changes(shape, operation), np.zeros(len(messages))]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.concatenate([shape.budget_r, unlimited]),
-            _after(shape, size),
+            _after(shape, succ_a, lag),
             _roles(shape, channels),
         ),
         of_message,
     )
 
 
-def _after(shape: PipelineShape, size: int) -> Floats:
-    """Exchanges off the links, each after the last weight gradient of its stage."""
-    after = np.zeros(size)
+def _after(shape: PipelineShape, succ_a: Ints, lag: Floats) -> Floats:
+    """What counts after the end of each node: exchanges off the links, each after the last weight gradient of its stage.
+
+    A message that arrives before its channel is free, for replicas in turn, counts up to its arrival.
+    """
+    after = np.where(succ_a >= 0, np.minimum(lag[succ_a], 0.0), 0.0)
+    after[: shape.num_operations] = 0.0
     for stage in np.flatnonzero(shape.sync_link_s < 0).tolist():
         after[shape.operation_id(shape.num_kinds - 1, stage, shape.num_microbatches - 1)] = shape.sync_s[stage]
     return after
