@@ -37,10 +37,10 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 	$(BIN)/isthmus serve
 
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
-	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
+	$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow" --ignore=tests/architecture
 
 test-all: lint type arch postgres soak test-torch test-slurm test-service test-contract test-browser test-mcp test-cluster ## the same with the slow proofs, on a real Postgres (as root: network namespaces, Slurm), with PyTorch, in a browser
-	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
+	$(BIN)/pytest -n 2 --dist worksteal -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
 	@$(BIN)/python -c 'import importlib.metadata as m; raise SystemExit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null \
