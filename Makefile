@@ -7,6 +7,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
+INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.setup-done
 PACKAGES := models solver app isthmus
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
@@ -14,19 +15,25 @@ MINUTES ?= 10
 EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-desk bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
+# Programs that start our programs over and over (tests) keep what Python has compiled, also where an image says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help checks setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-desk bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with isthmus in it; does nothing the second time
 
-$(STAMP): requirements.txt pyproject.toml
+$(INSTALLED): requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: install Python 3.11 or name it with PYTHON=..." >&2; exit 1; }
 	@echo "preparing $(VENV): two minutes the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): $(INSTALLED)
 	@$(BIN)/isthmus plan llama-8b-single-building --time-limit 10 >/dev/null # the first plan compiles what is compiled once
 	@touch $@
 
@@ -36,11 +43,14 @@ demo: setup ## plan the 405B job on two buildings, from start of the service to 
 serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 	$(BIN)/isthmus serve
 
-test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
-	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
+test: $(INSTALLED) ## what CI runs: style, types, import contracts, every test that is not slow
+	$(MAKE) --jobs=2 --output-sync=target checks # what is compiled once takes one core for a minute, the checks the other
+	$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow" --ignore=tests/architecture
+
+checks: $(STAMP) lint type arch
 
 test-all: lint type arch postgres soak test-torch test-slurm test-service test-contract test-browser test-mcp test-cluster ## the same with the slow proofs, on a real Postgres (as root: network namespaces, Slurm), with PyTorch, in a browser
-	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
+	$(BIN)/pytest -n 2 --dist worksteal -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
 	@$(BIN)/python -c 'import importlib.metadata as m; raise SystemExit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null \
@@ -104,7 +114,7 @@ soak: setup postgres ## random kills, full disks and clock jumps under 600 plans
 	$(BIN)/python -m tests.soak --kills 200 --plans 500 --database postgres
 	$(BIN)/python -m tests.soak --kills 40 --plans 100 --database sqlite
 
-lint: setup ## ruff: rules and layout of the code
+lint: $(INSTALLED) ## ruff: rules and layout of the code
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
 
@@ -112,10 +122,10 @@ fmt: setup ## let ruff rewrite the layout
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
-type: setup ## mypy, strict
+type: $(INSTALLED) ## mypy, strict
 	$(BIN)/mypy
 
-arch: setup ## import contracts, packaging, size budget, no hosts and no machine paths
+arch: $(INSTALLED) ## import contracts, packaging, size budget, no hosts and no machine paths
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/architecture
 

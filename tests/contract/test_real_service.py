@@ -123,7 +123,7 @@ def test_a_search_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
         with program("serve", port, sqlite(tmp_path), "one", **settings) as service:
             ready(client)
             path = "/v1/plans" if not number else f"/v1/plans/{found[0]['id']}:resume"
-            body = far if not number else {"time_limit_s": 10.0}
+            body = far if not number else {"time_limit_s": 5.0}
             plan_id = client.post(path, body)["id"]
             await_(lambda plan_id=plan_id: state_of(client, plan_id) == "succeeded", "planned", pause_s=0.1)
             found.append(json.loads(client.get(f"/v1/plans/{plan_id}")))

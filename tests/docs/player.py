@@ -2,6 +2,9 @@
 
 A comment before a block tells what it is: `<!-- file: NAME -->`, `<!-- runs -->`, `<!-- fails -->` (exit code 2), and
 `<!-- says -->` for what the command before it wrote to standard error.
+
+Searches take all the time that a page gives them, minutes together. So a page is played in a hurry, every time limit a
+part of what is written, and among the slow tests as it is written: nothing that it says may hang on the time.
 """
 
 from __future__ import annotations
@@ -16,6 +19,10 @@ import pytest
 from app import cli
 
 HOWTOS = Path(__file__).resolve().parents[2] / "docs/howto"
+TIME_LIMIT = re.compile(r'("time_limit_s": |--time-limit )([0-9.]+)')
+IN_A_HURRY = 0.25  # of the time that a page gives a search
+AS_WRITTEN = 1.0
+EITHER_WAY = pytest.mark.parametrize("time", [IN_A_HURRY, pytest.param(AS_WRITTEN, marks=pytest.mark.slow)])
 BLOCK = re.compile(r"<!-- (file: [\w.-]+|runs|fails|says) -->\n```\w*\n(.*?)```", re.DOTALL)
 
 
@@ -37,10 +44,10 @@ def commands(name: str) -> list[list[str]]:
     return [shlex.split(line) for kind, content in blocks(name) if kind == "runs" for line in content.splitlines()]
 
 
-def play(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything, in order; the folder is the working folder already."""
+def play(name: str, folder: Path, capsys: pytest.CaptureFixture[str], time: float = AS_WRITTEN) -> None:
+    """Everything, in order, with so much of the time of every search; the folder is the working folder already."""
     said = Said(0, "")
-    for kind, content in blocks(name):
+    for kind, content in ((kind, _limited(content, time)) for kind, content in blocks(name)):
         if kind.startswith("file: "):
             (folder / kind.removeprefix("file: ")).write_text(content, encoding="utf-8")
         elif kind == "says":
@@ -49,6 +56,10 @@ def play(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
             for line in content.splitlines():
                 said = _run(line, capsys)
                 assert said.code == (0 if kind == "runs" else 2), said.errors
+
+
+def _limited(content: str, time: float) -> str:
+    return TIME_LIMIT.sub(lambda found: f"{found[1]}{float(found[2]) * time:g}", content)
 
 
 def _run(command: str, capsys: pytest.CaptureFixture[str]) -> Said:

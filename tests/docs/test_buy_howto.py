@@ -9,14 +9,15 @@ import pytest
 
 from models.least import SizingAnswer
 from models.worth import WorthAnswer
-from tests.docs.player import play
+from tests.docs.player import EITHER_WAY, play
 
 
+@EITHER_WAY
 def test_the_howto_says_what_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    time: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    play("what-to-buy.md", tmp_path, capsys)
+    play("what-to-buy.md", tmp_path, capsys, time)
     worth = WorthAnswer.model_validate_json((tmp_path / "worth-answer.json").read_bytes())
     assert {value.kind for value in worth.values} == {"link", "limit"}
     for value in worth.values:

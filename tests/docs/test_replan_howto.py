@@ -8,14 +8,15 @@ import pytest
 
 from models.outcome import Planned
 from models.what_now import WhatIfLostAnswer
-from tests.docs.player import play
+from tests.docs.player import EITHER_WAY, play
 
 
+@EITHER_WAY
 def test_the_howto_says_what_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    time: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    play("replan-after-a-loss.md", tmp_path, capsys)
+    play("replan-after-a-loss.md", tmp_path, capsys, time)
     before, after = (
         Planned.model_validate_json((tmp_path / name).read_bytes()).plan for name in ("plan.json", "after.json")
     )

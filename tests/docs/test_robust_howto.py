@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from models.robust import RobustAnswer
-from tests.docs.player import play
+from tests.docs.player import EITHER_WAY, play
 
 
+@EITHER_WAY
 def test_the_howto_says_what_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    time: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    play("plan-for-several-worlds.md", tmp_path, capsys)
+    play("plan-for-several-worlds.md", tmp_path, capsys, time)
     answer = RobustAnswer.model_validate_json((tmp_path / "robust-answer.json").read_bytes())
     assert [one.name for one in answer.figures] == ["as requested", "evening", "detour", "slow pool"]
     assert answer.value_s is not None

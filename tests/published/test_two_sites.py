@@ -5,6 +5,7 @@ NVIDIA reports 96 % for a 340B model over two sites (NeMo 25.02).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -54,12 +55,13 @@ def request(hosts: list[int]) -> PlanRequest:
     )
 
 
-def iteration_s(hosts: list[int]) -> float:
-    outcome = plan(request(hosts))
+@cache
+def iteration_s(*hosts: int) -> float:
+    outcome = plan(request(list(hosts)))
     assert isinstance(outcome, Planned), outcome
     return outcome.plan.metrics.iteration_s
 
 
 @pytest.mark.parametrize("split", [[HOSTS // 2, HOSTS // 2], [3 * HOSTS // 8, 5 * HOSTS // 8]])
 def test_a_thousand_kilometres_cost_at_most_four_percent(split: list[int]) -> None:
-    assert iteration_s([HOSTS]) / iteration_s(split) >= PUBLISHED_EFFICIENCY
+    assert iteration_s(HOSTS) / iteration_s(*split) >= PUBLISHED_EFFICIENCY

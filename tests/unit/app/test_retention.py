@@ -12,7 +12,7 @@ SEEDS = {"/options/seed": [fake_solver.FINDS, fake_solver.INFEASIBLE]}
 
 
 def test_finished_plans_and_studies_leave_after_their_time(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, retention_s=0.2, heartbeat_s=0.05)
+    settings = settings_for(tmp_path, retention_s=0.2, heartbeat_s=0.05, dead_worker_s=0.5)
     with running(settings) as client:
         path = client.post("/v1/studies", json={"base": request_for(fake_solver.FINDS), "axes": SEEDS}).headers[
             "location"

@@ -253,6 +253,11 @@ def test_a_limit_that_costs_time_is_named_and_one_that_does_not_is_not() -> None
 
 def test_what_only_unusual_degrees_can_do_is_not_infeasible() -> None:
     """Three hosts that one replica must use: three ranks, which is no usual number for a model of so many layers."""
-    request = job(hosts=(3,), allowed={"tp": [8], "cp": [1], "dp": [1]}, constraints={"use_all_gpus": True})
+    request = job(
+        hosts=(3,),
+        allowed={"tp": [8], "cp": [1], "dp": [1]},
+        constraints={"use_all_gpus": True},
+        options={"time_limit_s": 4.0, "reproducible": True},
+    )
     assert validate(request) == ()
     assert planned(request).configuration.degrees.pp == 3

@@ -66,7 +66,7 @@ def test_a_search_can_be_stopped_and_keeps_its_best(client: isthmus.Client) -> N
 
 def test_a_plan_is_replanned_exported_moved_and_removed(client: isthmus.Client) -> None:
     before = client.plan(request_for(fake_solver.FINDS))
-    after = client.replan(before.id, patch={"options": {"seed": fake_solver.PROVES}})
+    after = client.replan(before.id, patch={"options": {"seed": fake_solver.PROVES, "time_limit_s": 0.5}})
     list(client.events(after.id))
     assert client.call(calls.moves(after.id)).parent_id == before.id
     assert b"traceEvents" in client.export(before.id, "chrome-trace")

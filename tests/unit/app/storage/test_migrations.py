@@ -227,7 +227,7 @@ def test_what_a_service_of_that_time_left_behind_is_carried_over(tmp_path: Path,
         connection.executescript(gzip.decompress(dump.read_bytes()).decode())
         assert connection.execute("SELECT version FROM isthmus_schema").fetchone() == (version,)
     connection.close()
-    with running(settings_for(tmp_path)) as client:
+    with running(settings_for(tmp_path, num_concurrent_solves=2)) as client:
         rows = client.get("/v1/plans").json()["items"]
         assert len(rows) == 6
         ended = {row["state"]: client.get(row["links"]["self"]).json() for row in rows if row["finished_at"]}

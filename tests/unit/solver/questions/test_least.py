@@ -15,7 +15,7 @@ from solver.questions.ask import ask
 from solver.questions.least import target_seconds
 from solver.questions.searches import changed, with_profile
 from tests.build_request import build_request, cluster
-from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request
+from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request, with_batch
 
 
 def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of: str) -> SizingAnswer:
@@ -24,9 +24,7 @@ def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of:
 
 
 def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() -> None:
-    request = small_request()
-    request["workload"]["global_batch_sequences"] = 8
-    every = enumerated(request)
+    request, every = with_batch(8), enumerated(8)
     target_s = sorted(one.metrics.iteration_s for one in every)[len(every) // 2] * (1 + CLOSE)
     in_time = [one.metrics for one in every if one.metrics.iteration_s <= target_s]
     answer = _asked(request, 20.0, {"iteration_s": target_s}, "gpus", "cost")
@@ -50,8 +48,9 @@ def test_fibre_and_memory_are_enough_by_a_plan_and_not_enough_by_a_proof() -> No
     for link in hardware["links"]:
         link["capacity_bytes_per_s"] = 1e11
     everywhere = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}
-    request = build_request(cluster=hardware, constraints=everywhere, options={"workers": 1}).model_dump(mode="json")
-    answer = _asked(request, 30.0, {"iteration_s": 0.3}, "fibre", "memory")
+    options = {"workers": 1, "time_limit_s": 6.0}
+    request = build_request(cluster=hardware, constraints=everywhere, options=options).model_dump(mode="json")
+    answer = _asked(request, 15.0, {"iteration_s": 0.3}, "fibre", "memory")
     base = with_profile(build_request(**request))
     for one in answer.least:
         assert one.value is not None

@@ -18,6 +18,7 @@ from tests.build_job import FIXED, job
 from tests.sensitivity.forge import puts
 from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, MeshLink, meshed
 
+LITTLE = {"time_limit_s": 4.0, "reproducible": True}  # no gap here closes, and what is compared is found early
 REPLICAS_ONLY = {"pipeline_may_cross_buildings": False, "use_all_gpus": True}
 
 
@@ -55,6 +56,7 @@ def test_a_split_exchange_beats_least_latency_paths(name, monkeypatch):
         batch=96,
         allowed={**FIXED, "dp": [num_replicas]},
         constraints=REPLICAS_ONLY,
+        options=LITTLE,
     )
     split = planned(request)
     monkeypatch.setattr(exchange, "LEAST_GAIN", 1.0)  # no split can save everything
@@ -65,7 +67,7 @@ def test_a_split_exchange_beats_least_latency_paths(name, monkeypatch):
 
 
 def test_parallel_links_carry_their_shares_and_have_a_price():
-    request = meshed(2, PARALLEL, allowed={**FIXED, "dp": [8]}, constraints=REPLICAS_ONLY)
+    request = meshed(2, PARALLEL, options=LITTLE, allowed={**FIXED, "dp": [8]}, constraints=REPLICAS_ONLY)
     found = planned(request)
     carried = bytes_by_link(found)
     assert carried["far"] == pytest.approx(3 * carried["near"])
@@ -79,7 +81,9 @@ def test_parallel_links_carry_their_shares_and_have_a_price():
 
 def test_the_price_is_what_another_byte_costs():
     """One link in each direction: prices times bytes are the time on the wire, all of it exposed."""
-    request = job(allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e11}, constraints=REPLICAS_ONLY)
+    request = job(
+        options=LITTLE, allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e11}, constraints=REPLICAS_ONLY
+    )
     found = planned(request)
     paid = sum(one.price_s_per_gb * one.flows[0].bytes_per_iteration / 1e9 for one in found.link_loads)
     latency_s = 4 * 2 * (1e-4 + 1e-4)
@@ -87,13 +91,17 @@ def test_the_price_is_what_another_byte_costs():
 
 
 def test_a_hidden_exchange_is_free():
-    found = planned(job(allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e14}, constraints=REPLICAS_ONLY))
+    found = planned(
+        job(
+            options=LITTLE, allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e14}, constraints=REPLICAS_ONLY
+        )
+    )
     assert found.link_loads
     assert all(one.price_s_per_gb == 0 and one.bottleneck == () for one in found.link_loads)
 
 
 def test_headroom_is_what_the_peak_leaves():
-    found = planned(job(allowed={**FIXED, "dp": [8]}))
+    found = planned(job(options=LITTLE, allowed={**FIXED, "dp": [8]}))
     for one in found.link_loads:
         left = one.usable_bytes_per_s * (1 - one.peak_utilisation)
         assert one.headroom_bytes_per_s == pytest.approx(left, abs=1e-6 * one.usable_bytes_per_s)
@@ -101,7 +109,7 @@ def test_headroom_is_what_the_peak_leaves():
 
 def test_limited_bytes_between_buildings_allow_no_detour():
     """The detour by way of the third building would carry some bytes twice."""
-    how = {"batch": 96, "allowed": {**FIXED, "dp": [12]}}
+    how = {"batch": 96, "allowed": {**FIXED, "dp": [12]}, "options": LITTLE}
     free = planned(meshed(3, THIN_TRIANGLE, constraints=REPLICAS_ONLY, **how))
     limit = {"max_cross_building_bytes_per_iteration": 1e15}
     held = planned(meshed(3, THIN_TRIANGLE, constraints=REPLICAS_ONLY | limit, **how))
@@ -111,7 +119,7 @@ def test_limited_bytes_between_buildings_allow_no_detour():
 
 @pytest.mark.parametrize(("buffer_bytes", "num_warnings"), [(1e6, 2), (1e11, 0)])
 def test_short_buffers_on_links_in_use_are_warned_of(buffer_bytes, num_warnings):
-    found = planned(job(allowed={**FIXED, "dp": [8]}, link={"switch_buffer_bytes": buffer_bytes}))
+    found = planned(job(options=LITTLE, allowed={**FIXED, "dp": [8]}, link={"switch_buffer_bytes": buffer_bytes}))
     short = [one for one in found.warnings if one.rule == "switch-buffer"]
     assert len(short) == num_warnings
     assert all((one.severity, one.pointer) == ("warning", "/cluster/links/0/switch_buffer_bytes") for one in short)
@@ -123,7 +131,7 @@ PIPELINES_ONLY = {"data_parallel_may_cross_buildings": False, "use_all_gpus": Tr
 def pipelines(num_buildings: int, links: tuple[MeshLink, ...]) -> PlanRequest:
     """Eight pipelines, two ranks of each in every building."""
     allowed = {**FIXED, "pp": [2 * num_buildings], "dp": [8]}
-    return meshed(num_buildings, links, batch=96, allowed=allowed, constraints=PIPELINES_ONLY)
+    return meshed(num_buildings, links, batch=96, allowed=allowed, constraints=PIPELINES_ONLY, options=LITTLE)
 
 
 def test_split_messages_beat_least_latency_paths(monkeypatch):
