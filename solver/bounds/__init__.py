@@ -21,6 +21,7 @@
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `layer_limits`: most layers of a rank of each type in a time, and the time for all of them. Needs layer prices.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
+`mixed_pipelines`: pipelines with every choice of the ranks on slower types, best first. Needs `slower_ranks`.
 `relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.
 `stage_partition`: dynamic programme over GPU type and whole layers of every rank. Needs stages on every type.
 `least_traffic`: bytes between buildings that no placement saves. Needs priced parameters.

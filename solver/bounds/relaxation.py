@@ -14,11 +14,13 @@ import numpy as np
 from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
+from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
+from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
-from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
+from solver.bounds.slower_ranks import Costs, crossing_ranks_s, halves, slower_ranks_s
 from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
@@ -30,6 +32,7 @@ from solver.context import Context
 from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.pipeline.bounds import lower_bound
+from solver.pipeline.problem import shape_of
 
 MOST_WAYS = 16  # to cross, of which each has a relaxation of its own; of more the least delays count
 
@@ -51,9 +54,11 @@ def refined_bound_s(
     priced = _Priced.of(context, configurations)
     relaxed = _Relaxation.of(context, configuration, priced)
     bound_s = relaxed.bound_s()
-    costs = list(zip(itertools.cycle(priced.pools), priced.options, strict=False))
+    costs = priced.costs
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
+        for _, slow, most_fast in halves(context, configuration, costs):
+            bound_s = relaxed.mixed_bound_s(context, configuration, slow, most_fast, (bound_s, high_s), clock)
 
     def pipeline_s(crossing_s: float, delays: MessageDelays) -> float:
         ways = list(_ways_to_cross(configuration))
@@ -91,6 +96,11 @@ class _Priced:
     hop_s: float
 
     @property
+    def costs(self) -> Costs:
+        """The stages with the pool that they are on."""
+        return list(zip(itertools.cycle(self.pools), self.options, strict=False))
+
+    @property
     def exposed_s(self) -> FloatArray:
         """Least time from the last weight gradient of every stage to the end of its exchange."""
         exposed: FloatArray = np.maximum(self.exchange_s - self.overlap_s, 0.0)
@@ -115,19 +125,33 @@ class _Relaxation:
     problem: PipelineProblem | None
     update_s: float
     exchanges_s: float
+    priced: _Priced
 
     @classmethod
     def of(cls, context: Context, configuration: Configuration, priced: _Priced) -> _Relaxation:
         """With every message at its least."""
-        limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
-        limits *= len(priced.options) // len(limits)
         update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
-        problem = _relaxation(context, configuration, priced, limits)
-        return cls(
-            problem,
-            update_s,
-            0.0 if problem is None else rank_exchanges_s(problem, priced.cards_s, priced.overlap_s),
-        )
+        problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
+        if not fits_r.all():
+            return cls(None, update_s, 0.0, priced)
+        return cls(problem, update_s, rank_exchanges_s(problem, priced.cards_s, priced.overlap_s), priced)
+
+    def mixed_bound_s(
+        self,
+        context: Context,
+        configuration: Configuration,
+        slow: Costs,
+        most_fast: int,
+        between_s: tuple[float, float],
+        clock: Clock,
+    ) -> float:
+        """The bound, as far as it matters between these two, where no more than so many ranks are not on slow types."""
+        if self.problem is None:
+            return between_s[1]
+        num_slow = max(configuration.degrees.pp - most_fast, 0)
+        problem, fits_r = _pipeline(context, configuration, self.priced, slow)
+        mixed = MixedPipelines(shape_of(self.problem), shape_of(problem), fits_r, num_slow, self.update_s)
+        return mixed.least_s(*between_s, clock)
 
     def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
         """The bound of its pipeline, with other messages where they are given; infinite where nothing fits."""
@@ -178,10 +202,11 @@ def _spread(
     return ExchangeBound(found.duration_s.reshape(shape).min(axis=0), found.cards_s.reshape(shape).min(axis=0))
 
 
-def _relaxation(
-    context: Context, configuration: Configuration, priced: _Priced, limits: list[float]
-) -> PipelineProblem | None:
-    num_stages, options, exposed_s = configuration.degrees.num_stages, priced.options, priced.exposed_s
+def _pipeline(
+    context: Context, configuration: Configuration, priced: _Priced, costs: Costs
+) -> tuple[PipelineProblem, BoolArray]:
+    """The pipeline on some of the types, every cost at its least, and which ranks have memory for one micro-batch."""
+    num_stages, options = configuration.degrees.num_stages, [stages for _, stages in costs]
     stages = tuple(
         PipelineStage(
             forward_s=min(float(one.cost.forward_s[s]) for one in options),
@@ -191,20 +216,19 @@ def _relaxation(
             weight_grad_context_bytes=min(
                 float(min(one.cost.weight_grad_context_bytes[s], one.cost.activation_bytes[s])) for one in options
             ),  # a fused backward keeps no context, and the bound has no use for more than the activation
-            gradient_sync_s=float(exposed_s[s]),
+            gradient_sync_s=float(priced.exposed_s[s]),
         )
         for s in range(num_stages)
     )
     budgets = [
-        max(limit - float(one.static.total_bytes[rank]) for one, limit in zip(options, limits, strict=True))
+        max(context.memory_limit_bytes(pool.gpu) - float(one.static.total_bytes[rank]) for pool, one in costs)
         for rank in range(configuration.degrees.pp)
     ]
     held = [0.0] * configuration.degrees.pp
     for s, stage in enumerate(stages):
         held[configuration.rank_of_stage(s)] += stage.activation_bytes
-    if any(need > budget + ROUNDING * abs(budget) for need, budget in zip(held, budgets, strict=True)):
-        return None
-    return PipelineProblem(
+    fits_r = [need <= budget + ROUNDING * abs(budget) for need, budget in zip(held, budgets, strict=True)]
+    problem = PipelineProblem(
         num_microbatches=configuration.num_microbatches,
         ranks=tuple(
             PipelineRank(activation_budget_bytes=max(need, budget)) for need, budget in zip(held, budgets, strict=True)
@@ -214,6 +238,7 @@ def _relaxation(
         backward=backward_of(context.request),
         hops=_hops(configuration, priced.hop_s),
     )
+    return problem, np.array(fits_r)
 
 
 def _ways_to_cross(configuration: Configuration) -> Iterator[tuple[int, ...]]:

@@ -35,7 +35,7 @@ def slower_ranks_s(
     The faster types hold g stage groups, so some of the dp replicas has no more than floor(g / dp) ranks on them.
     """
     best_s = 0.0
-    for fast, slow, most_fast in _halves(context, configuration, costs):
+    for fast, slow, most_fast in halves(context, configuration, costs):
         problem = _problem(context, configuration, (fast, slow), most_fast, exposed_s)
         best_s = max(best_s, least_time_s(problem, 0.0, high_s))
     return best_s
@@ -55,7 +55,7 @@ def crossing_ranks_s(
     return least_time_s(with_delays(problem, delays), 0.0, high_s)
 
 
-def _halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:
+def halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:
     """Faster and slower types, and the most ranks of some replica on the faster ones, where these are not enough."""
     degrees = configuration.degrees
     order = sorted(costs, key=lambda one: float(one[1].cost.total_s.sum()))

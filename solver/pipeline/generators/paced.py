@@ -1,4 +1,4 @@
-"""Micro-batches begin in groups at even intervals, and forwards keep that order: for chunked layouts with little memory.
+"""Micro-batches begin in groups at even intervals, and forwards keep that order: for chunks with little memory.
 
 A list scheduler that starts whatever has arrived lets young micro-batches take the memory that later chunks of older
 ones need. Here the wish of an operation is when it would run if its micro-batch, alone in the pipeline, began at its

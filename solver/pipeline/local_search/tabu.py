@@ -126,7 +126,7 @@ def nodes_of(shape: PipelineShape) -> tuple[Nodes, Ints]:
 
 
 def _after(shape: PipelineShape, succ_a: Ints, lag: Floats) -> Floats:
-    """What counts after the end of each node: exchanges off the links, each after the last weight gradient of its stage.
+    """What counts after the end of a node: exchanges off the links, each after the last weight gradient of its stage.
 
     A message that arrives before its channel is free, for replicas in turn, counts up to its arrival.
     """
