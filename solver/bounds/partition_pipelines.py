@@ -45,7 +45,7 @@ LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
 MOST_PARTITIONS = 4_096  # within a time
-MOST_PIPELINES = 320  # of one configuration: a pipeline takes about a millisecond
+MOST_PIPELINES = 128  # of one configuration: a pipeline takes about a millisecond
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
 

@@ -58,7 +58,9 @@ def refined_bound_s(
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
         for _, slow, most_fast in halves(context, configuration, costs):
-            bound_s = relaxed.mixed_bound_s(context, configuration, slow, most_fast, (bound_s, high_s), clock)
+            bound_s = relaxed.mixed_bound_s(
+                context, configuration, slow, most_fast, between_s=(bound_s, high_s), clock=clock
+            )
 
     def pipeline_s(crossing_s: float, delays: MessageDelays) -> float:
         ways = list(_ways_to_cross(configuration))
@@ -142,6 +144,7 @@ class _Relaxation:
         configuration: Configuration,
         slow: Costs,
         most_fast: int,
+        *,
         between_s: tuple[float, float],
         clock: Clock,
     ) -> float:

@@ -28,9 +28,9 @@ from solver.pipeline.generators.periodic import busiest_s
 from solver.pipeline.problem import BACKWARD, FORWARD, WEIGHT, Floats, PipelineOrder, PipelineShape
 
 
-class Pace(NamedTuple):
-    """Micro-batches of a group over those that memory holds whole; the interval per micro-batch between groups and
-    that inside them, over the shortest conceivable one.
+class GroupInterval(NamedTuple):
+    """How groups are released: micro-batches of one over those that memory holds whole; the interval per micro-batch
+    from group to group and that inside them, over the shortest conceivable one.
     """
 
     group: float
@@ -40,22 +40,22 @@ class Pace(NamedTuple):
 
 # Chosen on 2,256 random loops and Vs of 3 to 16 ranks and 2 to 8 chunks, one after the other out of 224, each as the
 # one that lowers the mean of the best most. The wait is that of the grid of policies.
-PACES = (
-    Pace(1.0, 0.8, 0.1),
-    Pace(1.2, 1.0, 0.25),
-    Pace(0.85, 1.0, 0.03),
-    Pace(1.0, 1.0, 0.6),
-    Pace(0.85, 0.6, 0.1),
-    Pace(1.5, 0.6, 0.25),
-    Pace(1.0, 0.8, 0.6),
-    Pace(1.0, 0.6, 0.03),
+INTERVALS = (
+    GroupInterval(1.0, 0.8, 0.1),
+    GroupInterval(1.2, 1.0, 0.25),
+    GroupInterval(0.85, 1.0, 0.03),
+    GroupInterval(1.0, 1.0, 0.6),
+    GroupInterval(0.85, 0.6, 0.1),
+    GroupInterval(1.5, 0.6, 0.25),
+    GroupInterval(1.0, 0.8, 0.6),
+    GroupInterval(1.0, 0.6, 0.03),
 )
 WAIT = 0.3  # of what would start, for what is wished for earlier
 SCARCE = 0.3  # interval by memory over that by work, below which the other generators are as good
 
 
 def paced(shape: PipelineShape) -> PipelineOrder | None:
-    """The fastest of a few paces; None for one chunk per rank, where memory suffices, or where no order fits."""
+    """The fastest of a few intervals; None for one chunk per rank, where memory suffices, or where no order fits."""
     if not is_scarce(shape):
         return None
     scheduler, alone = ListScheduler(shape), starts_alone(shape)
@@ -70,11 +70,11 @@ def is_scarce(shape: PipelineShape) -> bool:
 
 
 def releases(shape: PipelineShape) -> Iterator[Floats]:
-    """When each micro-batch begins (s), for every pace."""
+    """When each micro-batch begins (s), for every interval."""
     interval_s, whole = shortest_interval_s(shape), _whole_microbatches(shape)
-    for pace in PACES:
-        size = min(max(round(pace.group * whole), 1), shape.num_ranks + 1, shape.num_microbatches)
-        yield _releases(shape.num_microbatches, size, pace) * interval_s
+    for interval in INTERVALS:
+        size = min(max(round(interval.group * whole), 1), shape.num_ranks + 1, shape.num_microbatches)
+        yield _releases(shape.num_microbatches, size, interval) * interval_s
 
 
 def shortest_interval_s(shape: PipelineShape) -> float:
@@ -111,14 +111,14 @@ def _whole_microbatches(shape: PipelineShape) -> float:
     return float(np.divide(shape.budget_r, held_r, out=most, where=held_r > 0).min())
 
 
-def _releases(num_microbatches: int, size: int, pace: Pace) -> Floats:
+def _releases(num_microbatches: int, size: int, interval: GroupInterval) -> Floats:
     """In intervals, of groups that have `size` micro-batches or, so that they are equal, fewer.
 
-    >>> _releases(5, 3, Pace(1.0, 1.0, 0.25)).tolist()
+    >>> _releases(5, 3, GroupInterval(1.0, 1.0, 0.25)).tolist()
     [0.0, 0.25, 0.5, 3.0, 3.25]
     """
     number = np.arange(num_microbatches)
     group = number * -(-num_microbatches // size) // num_microbatches
     first = np.searchsorted(group, group)
-    begins: Floats = first * pace.between + (number - first) * pace.inside
+    begins: Floats = first * interval.between + (number - first) * interval.inside
     return begins
