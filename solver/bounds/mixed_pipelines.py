@@ -40,9 +40,8 @@ class MixedPipelines:
 
         `clock` is charged for the pipelines.
         """
-        queue: list[tuple[float, int, tuple[bool, ...]]] = [
-            (low_s, 0, ())
-        ]  # decided are ranks 0, 1, ...: the slow ones
+        nothing: tuple[bool, ...] = ()  # decided: of ranks 0, 1, ... whether each is on slower types
+        queue = [(low_s, 0, nothing)]
         for _ in range(MOST_PIPELINES):
             bound_s, _, decided = queue[0]
             if bound_s >= high_s or sum(decided) == self.num_slow:

@@ -55,7 +55,7 @@ SCARCE = 0.3  # interval by memory over that by work, below which the other gene
 
 
 def paced(shape: PipelineShape) -> PipelineOrder | None:
-    """The fastest of a few intervals; None for one chunk per rank, where memory suffices, or where no order fits."""
+    """The fastest of a few groups; None for one chunk per rank, where memory suffices, or where no order fits."""
     if not is_scarce(shape):
         return None
     scheduler, alone = ListScheduler(shape), starts_alone(shape)
@@ -70,7 +70,7 @@ def is_scarce(shape: PipelineShape) -> bool:
 
 
 def releases(shape: PipelineShape) -> Iterator[Floats]:
-    """When each micro-batch begins (s), for every interval."""
+    """When each micro-batch begins (s), for every entry of `INTERVALS`."""
     interval_s, whole = shortest_interval_s(shape), _whole_microbatches(shape)
     for interval in INTERVALS:
         size = min(max(round(interval.group * whole), 1), shape.num_ranks + 1, shape.num_microbatches)
@@ -117,8 +117,8 @@ def _releases(num_microbatches: int, size: int, interval: GroupInterval) -> Floa
     >>> _releases(5, 3, GroupInterval(1.0, 1.0, 0.25)).tolist()
     [0.0, 0.25, 0.5, 3.0, 3.25]
     """
-    number = np.arange(num_microbatches)
-    group = number * -(-num_microbatches // size) // num_microbatches
+    number, num_groups = np.arange(num_microbatches), -(-num_microbatches // size)
+    group = number * num_groups // num_microbatches
     first = np.searchsorted(group, group)
     begins: Floats = first * interval.between + (number - first) * interval.inside
     return begins
