@@ -121,7 +121,7 @@ BOUNDING: dict[str, Patches] = {
     },
     "bound: exchange over any number of places": {"solver.bounds.relaxation._spread": _of_no_seconds_at_all},
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
-    "bound: ranks on slower types (pipelines)": {"solver.bounds.mixed_pipelines.MOST_PIPELINES": lambda _: 0},
+    "bound: ranks on slower types (pipelines)": {"solver.bounds.relaxation.halves": _answering(())},
     "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
     "bound: relaxed pipeline": {"solver.bounds.relaxation.lower_bound": NO_SECONDS},
     "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
