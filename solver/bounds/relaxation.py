@@ -57,10 +57,8 @@ def refined_bound_s(
     costs = priced.costs
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
-        for _, slow, most_fast in halves(context, configuration, costs):
-            bound_s = relaxed.mixed_bound_s(
-                context, configuration, slow, most_fast, between_s=(bound_s, high_s), clock=clock
-            )
+        for mixed in _mixed_pipelines(context, configuration, priced, relaxed) if bound_s < high_s else ():
+            bound_s = mixed.least_s(bound_s, high_s, clock)
 
     def pipeline_s(crossing_s: float, delays: MessageDelays) -> float:
         ways = list(_ways_to_cross(configuration))
@@ -127,7 +125,6 @@ class _Relaxation:
     problem: PipelineProblem | None
     update_s: float
     exchanges_s: float
-    priced: _Priced
 
     @classmethod
     def of(cls, context: Context, configuration: Configuration, priced: _Priced) -> _Relaxation:
@@ -135,26 +132,8 @@ class _Relaxation:
         update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
         problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
         if not fits_r.all():
-            return cls(None, update_s, 0.0, priced)
-        return cls(problem, update_s, rank_exchanges_s(problem, priced.cards_s, priced.overlap_s), priced)
-
-    def mixed_bound_s(
-        self,
-        context: Context,
-        configuration: Configuration,
-        slow: Costs,
-        most_fast: int,
-        *,
-        between_s: tuple[float, float],
-        clock: Clock,
-    ) -> float:
-        """The bound, as far as it matters between these two, where no more than so many ranks are not on slow types."""
-        if self.problem is None:
-            return between_s[1]
-        num_slow = max(configuration.degrees.pp - most_fast, 0)
-        problem, fits_r = _pipeline(context, configuration, self.priced, slow)
-        mixed = MixedPipelines(shape_of(self.problem), shape_of(problem), fits_r, num_slow, self.update_s)
-        return mixed.least_s(*between_s, clock)
+            return cls(None, update_s, 0.0)
+        return cls(problem, update_s, rank_exchanges_s(problem, priced.cards_s, priced.overlap_s))
 
     def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
         """The bound of its pipeline, with other messages where they are given; infinite where nothing fits."""
@@ -162,6 +141,20 @@ class _Relaxation:
             return float("inf")
         problem = self.problem if hops is None else self.problem.model_copy(update={"hops": hops})
         return max(lower_bound(problem), self.exchanges_s) + self.update_s
+
+
+def _mixed_pipelines(
+    context: Context, configuration: Configuration, priced: _Priced, relaxed: _Relaxation
+) -> Iterator[MixedPipelines]:
+    """For every split of the types: the faster ones have no room for all ranks of some replica."""
+    if relaxed.problem is None:
+        return
+    least = shape_of(relaxed.problem)
+    for _, slow, most_fast in halves(context, configuration, priced.costs):
+        problem, fits_r = _pipeline(context, configuration, priced, slow)
+        yield MixedPipelines(
+            least, shape_of(problem), fits_r, configuration.degrees.pp - most_fast, update_s=relaxed.update_s
+        )
 
 
 def _distinct_pools(context: Context) -> list[Pool]:

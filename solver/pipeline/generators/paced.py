@@ -56,35 +56,26 @@ SCARCE = 0.3  # interval by memory over that by work, below which the other gene
 
 def paced(shape: PipelineShape) -> PipelineOrder | None:
     """The fastest of a few groups; None for one chunk per rank, where memory suffices, or where no order fits."""
-    if not is_scarce(shape):
+    busy_s, full_s = busiest_s(shape), by_memory_s(shape)
+    if shape.num_stages < 2 * shape.num_ranks or full_s <= SCARCE * busy_s:
         return None
-    scheduler, alone = ListScheduler(shape), starts_alone(shape)
-    guides = ((alone[:, :, None] + release).ravel() for release in releases(shape))
+    scheduler, alone = ListScheduler(shape), _alone(shape)
+    guides = ((alone[:, :, None] + release).ravel() for release in releases(shape, max(busy_s, full_s)))
     records = (scheduler.order(guide, strict=True, wait=WAIT) for guide in guides)
     return fastest_that_fits(shape, (order_of(record) for record in records if record is not None))
 
 
-def is_scarce(shape: PipelineShape) -> bool:
-    """Ranks have several chunks, and memory holds few micro-batches of them."""
-    return shape.num_stages >= 2 * shape.num_ranks and by_memory_s(shape) > SCARCE * busiest_s(shape)
-
-
-def releases(shape: PipelineShape) -> Iterator[Floats]:
-    """When each micro-batch begins (s), for every entry of `INTERVALS`."""
-    interval_s, whole = shortest_interval_s(shape), _whole_microbatches(shape)
+def releases(shape: PipelineShape, interval_s: float) -> Iterator[Floats]:
+    """When each micro-batch begins (s), for every entry of `INTERVALS`, where the shortest interval is `interval_s`."""
+    whole = _whole_microbatches(shape)
     for interval in INTERVALS:
         size = min(max(round(interval.group * whole), 1), shape.num_ranks + 1, shape.num_microbatches)
         yield _releases(shape.num_microbatches, size, interval) * interval_s
 
 
-def shortest_interval_s(shape: PipelineShape) -> float:
-    """Between micro-batches (s), by the work of ranks and channels and by memory."""
-    return max(busiest_s(shape), by_memory_s(shape))
-
-
 def by_memory_s(shape: PipelineShape) -> float:
     """The interval (s) below which the memory of some rank does not hold what micro-batches hold on their way."""
-    start, duration = starts_alone(shape), shape.duration_ks
+    start, duration = _alone(shape), shape.duration_ks
     held = shape.activation_s * (start[BACKWARD] + duration[BACKWARD] - start[FORWARD])
     if shape.num_kinds > WEIGHT:
         held += shape.context_s * duration[WEIGHT]
@@ -92,7 +83,7 @@ def by_memory_s(shape: PipelineShape) -> float:
     return float(np.divide(held_r, shape.budget_r, out=np.zeros(shape.num_ranks), where=shape.budget_r > 0).max())
 
 
-def starts_alone(shape: PipelineShape) -> Floats:
+def _alone(shape: PipelineShape) -> Floats:
     """Starts (s) by kind and stage of a micro-batch alone in the pipeline; W after all else, in order of stages."""
     hop_s = (shape.transfer_s + shape.latency_s)[:-1]
     there = np.append(0.0, np.cumsum(shape.duration_ks[FORWARD, :-1] + hop_s))
