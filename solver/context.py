@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from models.catalogue import entry_names
 from models.cluster import GpuType, Pool
 from models.errors import UnknownName
@@ -18,6 +20,7 @@ from models.framework import FrameworkProfile
 from models.request import PlanRequest
 from models.stack import StackProfile, packaged_stack
 from models.workload import Precision
+from solver.arrays import IntArray
 from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
@@ -75,6 +78,8 @@ class Known:
     """Costs of single layers and ends by what they depend on."""
     stages: Memo = field(default_factory=partial(Memo, 64))
     """Stages of the latest configurations on some pool."""
+    exchanges: Memo = field(default_factory=partial(Memo, 16_384))
+    """Times of exchanges inside a place, as lines in the number of parameters."""
     cuts: Memo = field(default_factory=Memo)
     """Cuts between places, buildings and regions, once they are looked for."""
 
@@ -99,6 +104,12 @@ class Context:
     def job(self) -> Job:
         """Per-layer arithmetic of the workload."""
         return job_of(self.request.workload)
+
+    @cached_property
+    def moe_before(self) -> IntArray:
+        """MoE layers before layer 0, 1, 2 ... and in all."""
+        architecture = self.job.architecture
+        return np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
 
     @cached_property
     def pools(self) -> list[Pool]:

@@ -17,7 +17,7 @@ from solver.bounds.network_cut import CrossingDelay
 from solver.bounds.synchronisation import SynchronisationTail
 from solver.configurations.enumerate import LOOP_FAMILY, V_FAMILY
 from solver.configurations.framework import backward_of
-from solver.configurations.pricing import Shares, StageCosts, moe_before
+from solver.configurations.pricing import Shares, StageCosts
 from solver.cost.stage import StageCost
 
 
@@ -34,7 +34,7 @@ def even_pipelines(price: StageCosts, shares: Shares) -> PipelineRows:
         first=_whole_numbers(split.first),
         middle=_whole_numbers(split.middle),
         num_more=_whole_numbers(split.num_more),
-        moe_before=moe_before(context),
+        moe_before=context.moe_before,
         part_cqn=_parts(price),
         budget_qn=np.full((4, len(columns)), np.inf),
         hop_s=least_hops_s(context, columns),

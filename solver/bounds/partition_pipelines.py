@@ -33,7 +33,6 @@ from solver.bounds.synchronisation import least_exchange_s
 from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
 from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
-from solver.configurations.pricing import moe_before
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.optimizer import optimizer_s
@@ -226,7 +225,7 @@ class PartitionPipelines:
 
     def _moe_layers(self, layers: IntArray) -> tuple[IntArray, IntArray]:
         """Fewest and most MoE layers of every stage: where layers are missing it may begin later by so many."""
-        before, starts = moe_before(self.context), np.cumsum([0, *layers])
+        before, starts = self.context.moe_before, np.cumsum([0, *layers])
         later = np.arange(self.context.job.num_layers - starts[-1] + 1)[:, None]
         among = before[starts[1:] + later] - before[starts[:-1] + later]
         return among.min(axis=0), among.max(axis=0)

@@ -9,6 +9,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
+
+SOME_PARAMETERS = 1e8  # lines go through the times of so many and of twice as many, which rounding leaves exact
 
 
 def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray:
@@ -55,28 +58,17 @@ def least_exchange_s(
 
     `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU. For each number
     of replicas that the fullest place may hold the time is a straight line in the parameters of each kind; the least
-    line counts, and lines that are nowhere below another one are left out.
+    line counts.
     """
-    held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
-    replicas, row = np.concatenate(held), np.repeat(np.arange(len(held)), [len(one) for one in held])
-    at = replace(columns.take(row), dp=replicas)
-
-    def time_s(some_dense: FloatArray, some_experts: FloatArray) -> FloatArray:
-        traffic = step_traffic(some_dense, some_experts, at, fabric, context.stack, job=context.job)
-        return traffic.reduce_s + traffic.gather_s
-
-    zero, times = np.zeros(len(replicas)), list[_AffineTimes]()
-    for parameters, of_both in ((dense, lambda scale: (scale, zero)), (experts, lambda scale: (zero, scale))):
-        if not parameters.any():
-            continue
-        each = np.broadcast_to(np.atleast_2d(parameters), (len(columns), parameters.shape[-1]))
-        scale = np.where((each > 0).any(axis=1), each.max(axis=1), 1.0)
-        half, whole = (time_s(*of_both(part * scale[row])) for part in (0.5, 1.0))
-        times.append(_AffineTimes(each / scale[:, None], whole, 2.0 * (whole - half)))
-    if not times:
-        return np.zeros(dense.shape[-1])
-    retained = _not_above(times, row)
-    least: FloatArray = np.add.reduce([one.at(retained, row) for one in times]).min(axis=0, initial=np.inf)
+    lines = _lines_of_each(context, columns, fabric, num_places)
+    row = np.repeat(np.arange(len(lines)), [len(one.start_s[0]) for one in lines])
+    start_s, slope_s = (np.concatenate(one, axis=1) for one in zip(*lines, strict=True))
+    times_s = np.zeros((len(row), dense.shape[-1]))
+    for kind, parameters in enumerate((dense, experts)):
+        if parameters.any():
+            each = np.broadcast_to(np.atleast_2d(parameters), (len(columns), parameters.shape[-1]))[row]
+            times_s += np.where(each > 0, start_s[kind][:, None] + slope_s[kind][:, None] * each, 0.0)
+    least: FloatArray = times_s.min(axis=0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
@@ -105,32 +97,56 @@ def rank_exchanges_s(problem: PipelineProblem, exchange_s: FloatArray, overlap_s
     return latest_s
 
 
-@dataclass(frozen=True)
-class _AffineTimes:
-    """Times of numbers of replicas: `whole` at the most parameters, so much more for all of them, 0 for none.
+class _Lines(NamedTuple):
+    """Exchange times of numbers of replicas: at hardly any parameters, and per parameter on one GPU (seconds).
 
-    `share` is a row for each configuration of parameters over the most.
+    A row each for dense and for expert parameters. Numbers whose lines are nowhere below those of another are left out.
     """
 
-    share: FloatArray
-    whole: FloatArray
-    slope: FloatArray
-
-    def at(self, retained: IntArray, row: IntArray) -> FloatArray:
-        """Of some numbers of replicas, each of the configuration of this row."""
-        share = self.share[row[retained]]
-        return np.where(share > 0, self.whole[retained, None] + self.slope[retained, None] * (share - 1.0), 0.0)
+    start_s: FloatArray
+    slope_s: FloatArray
 
 
-def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
-    """Places that are not above one of the same configuration, whatever the parameters: neither end is."""
-    ends = np.stack([end for one in times for end in (one.whole, one.whole - one.slope)])
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    least = np.minimum.reduceat(ends[::2].sum(axis=0), first)[np.searchsorted(row[first], row)]
-    is_least = ends[::2].sum(axis=0) <= least
-    chosen = np.flatnonzero(is_least)[np.searchsorted(row[is_least], row)]
-    retained: IntArray = np.flatnonzero(is_least | (ends < ends[:, chosen]).any(axis=0))
-    return retained
+def _lines_of_each(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_Lines]:
+    """The lines of every configuration, remembered by what they depend on: many configurations share them."""
+    by = (columns.tp, columns.cp, columns.ep, columns.dp, columns.sharding, columns.shard_group)
+    keys = [(fabric, num_places, *own) for own in zip(*(one.tolist() for one in by), strict=True)]
+    return context.known.exchanges.each(keys, lambda rows: _lines(context, columns.take(rows), fabric, num_places))
+
+
+def _lines(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_Lines]:
+    """The lines of some configurations, from the times of two numbers of parameters."""
+    held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
+    row = np.repeat(np.arange(len(held)), [len(one) for one in held])
+    at, nothing = replace(columns.take(row), dp=np.concatenate(held)), np.zeros(len(row))
+
+    def time_s(number: float, *, are_experts: bool) -> FloatArray:
+        some = np.full(len(row), number)
+        parameters = (nothing, some) if are_experts else (some, nothing)
+        traffic = step_traffic(*parameters, at, fabric, context.stack, job=context.job)
+        return traffic.reduce_s + traffic.gather_s
+
+    once, twice = (
+        np.stack([time_s(number, are_experts=experts) for experts in (False, True)])
+        for number in (SOME_PARAMETERS, 2.0 * SOME_PARAMETERS)
+    )
+    start_s, slope_s = 2.0 * once - twice, (twice - once) / SOME_PARAMETERS
+    found = []
+    for number in range(len(held)):
+        own = row == number
+        found.append(_not_above(_Lines(start_s[:, own], slope_s[:, own])))
+    return found
+
+
+def _not_above(lines: _Lines) -> _Lines:
+    """Without those that are nowhere below the line which is least at many parameters: neither end is."""
+    if not lines.slope_s.size:
+        return lines
+    flattest = np.lexsort((lines.start_s.sum(axis=0), lines.slope_s.sum(axis=0)))[0]
+    is_below = [(one < one[:, flattest : flattest + 1]).any(axis=0) for one in lines]
+    retained = np.flatnonzero(is_below[0] | is_below[1])
+    kept = np.concatenate([[flattest], retained])
+    return _Lines(lines.start_s[:, kept], lines.slope_s[:, kept])
 
 
 @dataclass(frozen=True)

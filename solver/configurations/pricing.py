@@ -46,12 +46,15 @@ class StageCosts:
             np.asarray(embedding),
             np.asarray(logits) * (1.0 + job.num_mtp_layers),
         )
-        some = [(count, part) for count, part in zip(counts, self.parts, strict=True) if count.ndim or count] or [
-            (counts[0], self.parts[0])
-        ]
-        summed = {name: sum((count * getattr(part, name) for count, part in some), 0.0) for name in COSTS}
-        summed["boundary_bytes"] = self._boundary_bytes
-        return StageCost(**summed)  # type: ignore[arg-type]
+        some = [place for place, count in enumerate(counts) if count.ndim or count] or [0]
+        num_axes = max(counts[place].ndim for place in some)
+        summed: FloatArray | float = 0.0
+        for place in some:
+            costs = self._costs_of_parts[place]
+            missing_axes = max(num_axes - (costs.ndim - 1), 0)
+            summed = summed + counts[place] * costs.reshape(len(COSTS), *[1] * missing_axes, *costs.shape[1:])
+        found = dict(zip(COSTS, np.asarray(summed), strict=True)) | {"boundary_bytes": self._boundary_bytes}
+        return StageCost(**found)
 
     @cached_property
     def parts(self) -> PartCosts:
@@ -64,6 +67,11 @@ class StageCosts:
         if len(self.columns) > 1:
             return self.priced_parts()
         return parts_of_each(self.context, self.gpu_class, [self.columns])[0]
+
+    @cached_property
+    def _costs_of_parts(self) -> list[FloatArray]:
+        """All costs of every part together: costs by rows."""
+        return [np.stack([getattr(part, name) for name in COSTS]) for part in self.parts]
 
     @cached_property
     def _boundary_bytes(self) -> FloatArray:
@@ -144,7 +152,7 @@ def least_of(prices: Sequence[StageCosts]) -> StageCosts:
 
 def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:
     """Dense and MoE layers among layers start..stop-1."""
-    moe = moe_before(context)
+    moe = context.moe_before
     low, high = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
     num_moe = moe[high] - moe[low]
     return (high - low) - num_moe, num_moe
@@ -152,15 +160,9 @@ def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers
 
 def moe_among(context: Context) -> tuple[IntArray, IntArray]:
     """Fewest and most MoE layers among 0, 1, 2 ... consecutive layers, wherever these are."""
-    before = moe_before(context)
+    before = context.moe_before
     among = [before[count:] - before[: len(before) - count] for count in range(len(before))]
     return np.array([one.min() for one in among]), np.array([one.max() for one in among])
-
-
-def moe_before(context: Context) -> IntArray:
-    """MoE layers before layer 0, 1, 2 ... and in all."""
-    architecture = context.job.architecture
-    return np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
 
 
 @dataclass(frozen=True)
