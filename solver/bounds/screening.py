@@ -7,8 +7,9 @@ orders the search. `work.py` has a tighter bound, which takes longer to compute.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-BLOCK = 1 << 15  # rows that are bounded together: a column of them has 256 KiB; set by hand
+BLOCK = 1 << 16  # rows that are bounded together: a column of them has 512 KiB; set by hand
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
 
@@ -35,6 +36,40 @@ class ScreeningBounds:
 
     bound_s: FloatArray
     guess_s: FloatArray
+
+
+class Screening:
+    """Screens a space part by part. Any part has every so many-th row, so that it stands for all."""
+
+    def __init__(self, context: Context, space: Space) -> None:
+        self._context, self._space = context, space
+        distinct, self._row_of = _distinct(space.columns)
+        self._prices = [StageCosts(context, gpu_class, distinct) for gpu_class in context.gpu_classes.values()]
+        self._num_blocks = -(-len(space) // BLOCK)
+        self._left = range(self._num_blocks)
+
+    @property
+    def is_complete(self) -> bool:
+        """All of the space was looked at."""
+        return not self._left
+
+    def look(
+        self, most: int = sys.maxsize, *, late: Callable[[], bool] = lambda: False
+    ) -> tuple[IntArray, ScreeningBounds]:
+        """So many further rows or hardly more, or all that are left, with their bounds.
+
+        Once it is `late`, all other rows have their bound alone and wait behind those that were looked at.
+        """
+        num_blocks = -(-most // BLOCK)
+        blocks, self._left = self._left[:num_blocks], self._left[num_blocks:]
+        parts = [(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
+        for block in blocks:
+            rows = np.arange(block, len(self._space), self._num_blocks)
+            some, guessed = self._space.take(rows), not block or not late()
+            found = _block(self._context, some, self._prices, self._row_of[rows], guessed=guessed)
+            parts.append((rows, found.bound_s, found.guess_s))
+        rows, bound_s, guess_s = (np.concatenate(one) for one in zip(*parts, strict=True))
+        return rows, ScreeningBounds(bound_s, guess_s)
 
 
 def screening_bounds(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> ScreeningBounds:
@@ -47,20 +82,11 @@ def screening_bounds(context: Context, space: Space, *, late: Callable[[], bool]
     worth r_t T done at most; sharding only adds to these times. No set of GPUs does more than the best ones. Two worths
     are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`). Where a
     part of no weight has the largest r_t, as the logits of a vocabulary of 1, both say little; the speed of light is
-    what remains.
-
-    Once it is `late`, all other rows have their bound alone and wait behind those that were looked at. Those are every
-    so many-th row, so that they stand for all.
+    what remains. `late` is that of `Screening.look`.
     """
-    distinct, row_of = _distinct(space.columns)
-    prices = [StageCosts(context, gpu_class, distinct) for gpu_class in context.gpu_classes.values()]
-    found = ScreeningBounds(np.zeros(len(space)), np.zeros(len(space)))
-    num_blocks = -(-len(space) // BLOCK)
-    for block in range(num_blocks):
-        rows = np.arange(block, len(space), num_blocks)
-        part = _block(context, space.take(rows), prices, row_of[rows], guessed=not block or not late())
-        found.bound_s[rows], found.guess_s[rows] = part.bound_s, part.guess_s
-    return found
+    rows, found = Screening(context, space).look(late=late)
+    order = np.argsort(rows)
+    return ScreeningBounds(found.bound_s[order], found.guess_s[order])
 
 
 def _block(
@@ -85,7 +111,7 @@ def _block(
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
-    taken = _taken(whole, row_of)
+    taken = whole.take(row_of)
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
     guess_s = guess_s * _gathering(prices[0], columns, taken)
     return ScreeningBounds(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
@@ -97,10 +123,6 @@ def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
     one, rows = np.ones(len(first), dtype=np.int64), columns.take(first)
     alike = dict.fromkeys(("pp", "dp", "vpp", "num_microbatches", "shard_group"), one)
     return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), row_of
-
-
-def _taken(cost: StageCost, rows: IntArray) -> StageCost:
-    return StageCost(**{one.name: getattr(cost, one.name)[rows] for one in fields(StageCost)})
 
 
 def _num_parts(context: Context) -> FloatArray:
@@ -162,7 +184,7 @@ def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatAr
     sharded = np.flatnonzero(columns.sharding >= FSDP)
     if not len(sharded):
         return added
-    some, stack = _taken(whole, sharded), price.context.stack
+    some, stack = whole.take(sharded), price.context.stack
     parameters, fabric, job = (some.parameters, some.expert_parameters), price.gpu_class.fabric, price.context.job
     traffic = layer_traffic(*parameters, columns.take(sharded), fabric, stack, job=job)
     overlap = stack.data_parallel_overlap.value

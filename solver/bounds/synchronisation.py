@@ -111,7 +111,9 @@ def _lines_of_each(context: Context, columns: Columns, fabric: Fabric, num_place
     """The lines of every configuration, remembered by what they depend on: many configurations share them."""
     by = (columns.tp, columns.cp, columns.ep, columns.dp, columns.sharding, columns.shard_group)
     keys = [(fabric, num_places, *own) for own in zip(*(one.tolist() for one in by), strict=True)]
-    return context.known.exchanges.each(keys, lambda rows: _lines(context, columns.take(rows), fabric, num_places))
+    return context.known.exchanges.each(
+        keys, lambda rows: _lines(context, columns.take(np.array(rows)), fabric, num_places)
+    )
 
 
 def _lines(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_Lines]:
@@ -122,12 +124,12 @@ def _lines(context: Context, columns: Columns, fabric: Fabric, num_places: int) 
 
     def time_s(number: float, *, are_experts: bool) -> FloatArray:
         some = np.full(len(row), number)
-        parameters = (nothing, some) if are_experts else (some, nothing)
-        traffic = step_traffic(*parameters, at, fabric, context.stack, job=context.job)
+        dense, experts = (nothing, some) if are_experts else (some, nothing)
+        traffic = step_traffic(dense, experts, at, fabric, context.stack, job=context.job)
         return traffic.reduce_s + traffic.gather_s
 
     once, twice = (
-        np.stack([time_s(number, are_experts=experts) for experts in (False, True)])
+        np.stack([time_s(number, are_experts=one) for one in (False, True)])
         for number in (SOME_PARAMETERS, 2.0 * SOME_PARAMETERS)
     )
     start_s, slope_s = 2.0 * once - twice, (twice - once) / SOME_PARAMETERS

@@ -176,10 +176,16 @@ def crossing_bytes(local_parameters: FloatArray, columns: Columns, num_places: I
     reduced = hierarchical_crossing_bytes(gradients, num_places)
     scattered, gathered = ring_crossing_bytes(gradients, ranks), ring_crossing_bytes(weights, ranks)
     every_microbatch = columns.num_microbatches * (scattered + 2.0 * gathered)
-    inside = in_groups(columns) & (columns.shard_group < columns.dp)
     choice = np.where(columns.sharding == FSDP, every_microbatch, scattered + gathered)
-    choice = np.where((columns.sharding == DDP) | (columns.sharding == HSDP) | inside, reduced, choice)
+    choice = np.where(reduced_across(columns), reduced, choice)
     return np.where(ranks > 1, choice, 0.0)
+
+
+def reduced_across(columns: Columns) -> BoolArray:
+    """Whether copies of the state are kept equal by an all-reduce across places."""
+    inside = in_groups(columns) & (columns.shard_group < columns.dp)
+    reduced: BoolArray = (columns.sharding == DDP) | (columns.sharding == HSDP) | inside
+    return reduced
 
 
 def state_shards(columns: Columns) -> tuple[FloatArray, FloatArray]:

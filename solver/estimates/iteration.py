@@ -6,14 +6,22 @@ A wrong guess costs time, never correctness.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from solver.arrays import BoolArray
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
 from solver.context import Context
 from solver.cost.columns import FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
+from solver.cost.data_parallel import (
+    crossing_bytes,
+    group_parameters,
+    hierarchical_crossing_bytes,
+    reduced_across,
+    step_traffic,
+)
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
@@ -51,9 +59,19 @@ def crossed_s(
 
     `held` micro-batches fit into memory at once. With `local` exchanges inside places count too, which costs more.
     """
-    columns, by_type = space.columns, space.layer_split == BY_GPU_TYPE
+    by_type = space.layer_split == BY_GPU_TYPE
+    rows = np.flatnonzero(by_type | (space.columns.num_gpus > context.geography.largest_building_gpus))
+    time_s = inside_s.copy()
+    if len(rows):
+        held = np.broadcast_to(held, len(space))
+        job = _Job(context, space.take(rows), whole.take(rows), inside_s[rows], held[rows])
+        time_s[rows] = _crossed_s(job, by_type[rows], local=local)
+    return time_s
+
+
+def _crossed_s(job: _Job, by_type: BoolArray, *, local: bool) -> FloatArray:
+    context, columns = job.context, job.space.columns
     first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp)
-    job = _Job(context, space, whole, inside_s, held)
     best = np.full(len(columns), np.inf)
     for pattern in crossing_patterns(context, columns.take(first)):
         time_s = _under(pattern, row_of, job)
@@ -61,9 +79,7 @@ def crossed_s(
             time_s = time_s + _private_s(job, pattern.replicas[row_of])
         suits = True if pattern.kind == EACH else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
-    best = np.where(np.isfinite(best), best, ESTIMATES.unlikely * inside_s)
-    crosses = by_type | (columns.num_gpus > context.geography.largest_building_gpus)
-    return np.where(crosses, best, inside_s)
+    return np.where(np.isfinite(best), best, ESTIMATES.unlikely * job.inside_s)
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,24 @@ class _Job:
     space: Space
     whole: StageCost
     inside_s: FloatArray
-    held: FloatArray | float
+    held: FloatArray
+
+    @cached_property
+    def sent_between_two_bytes(self) -> FloatArray:
+        """What either of two places sends in the exchanges of all stages."""
+        columns, whole = self.space.columns, self.whole
+        parameters = group_parameters(whole.parameters, whole.expert_parameters, columns)
+        return crossing_bytes(parameters, columns, 2, self.context.job)
+
+    @cached_property
+    def reduced_across(self) -> BoolArray:
+        """Whether that is an all-reduce, which sends more over more places."""
+        return reduced_across(self.space.columns)
+
+    def sent_bytes(self, num_places: FloatArray) -> FloatArray:
+        """What every one of so many places sends in them."""
+        over_all = hierarchical_crossing_bytes(self.sent_between_two_bytes, num_places.astype(np.int64))
+        return np.where(self.reduced_across, over_all, self.sent_between_two_bytes)
 
 
 def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
@@ -85,15 +118,16 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     columns, whole = job.space.columns, job.whole
     per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])
     message_s = whole.boundary_bytes * per_byte
-    lost = whole.boundary_bytes * pattern.wait_s_per_byte[row_of]
-    delay_s = pattern.delay_s[row_of] + (1.0 - np.exp(-lost)) * pattern.longest_wait_s[row_of] + message_s
+    delay_s = pattern.delay_s[row_of] + message_s
+    if pattern.wait_s_per_byte.any():
+        lost = whole.boundary_bytes * pattern.wait_s_per_byte[row_of]
+        delay_s = delay_s + (1.0 - np.exp(-lost)) * pattern.longest_wait_s[row_of]
     passes = columns.num_microbatches * columns.vpp
     trips_s = columns.num_microbatches / job.held * (whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s)
-    norm = ESTIMATES.joint_norm
-    paced_s = (job.inside_s**norm + (passes * message_s) ** norm) ** (1.0 / norm)
+    paced_s = ESTIMATES.joint_s(job.inside_s, passes * message_s)
     pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
     exchanging = pattern.exchanging[row_of]
-    sent_bytes = _sent_bytes(job, pattern.num_places[row_of])
+    sent_bytes = job.sent_bytes(pattern.num_places[row_of])
     rank_s = sent_bytes / columns.pp * pattern.exchange_s_per_byte[row_of]
     rank_s = rank_s + columns.vpp * pattern.exchange_delay_s[row_of]
     links_s = exchanging * sent_bytes * pattern.links_s_per_byte[row_of]
@@ -125,10 +159,3 @@ def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
     apart_s = (whole.input_grad_s + whole.weight_grad_s) / columns.vpp
     found: FloatArray = each_s + (columns.vpp - 1) * np.maximum(each_s - apart_s, 0.0)
     return found
-
-
-def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:
-    """What every place sends in the exchanges of all stages."""
-    columns, whole = job.space.columns, job.whole
-    parameters = group_parameters(whole.parameters, whole.expert_parameters, columns)
-    return crossing_bytes(parameters, columns, num_places.astype(np.int64), job.context.job)

@@ -68,7 +68,7 @@ class Search:
         self.dispatcher = TaskDispatcher(worker_pool, task_context, params)
         self.runner = TaskRunner(self.dispatcher, self.frontier, self.acceptance)
         self.pricing = Pricing(self.frontier, self.phases)
-        self.saver = Saver(self.frontier, self.best, self.dispatcher, self.phases)
+        self.saver = Saver(self.frontier, self.best, self.phases)
         self.resumption = Resumption(warm_start, self.acceptance, self.schedulers)
         self.complete = False
         self.refining_s = 0.0

@@ -26,7 +26,7 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
     index = frontier.next(cutoff, planned=planned) if index is None else index
     if index is None:
         return None
-    until_s = None if index in frontier.refined else target_bound_s(frontier, index, cutoff)
+    until_s = None if index in frontier.refined or not planned else target_bound_s(frontier, index, cutoff)
     configuration = frontier.configuration(index)
     return EvaluateTask(index, configuration, cutoff, until_s, frontier.num_timed.get(index, 0))
 

@@ -10,7 +10,6 @@ from itertools import count
 from solver.search.params import DEFAULTS, SearchParams
 from solver.search.tasks import (
     BaselineTask,
-    EvaluateTask,
     ImproveTask,
     PartialResult,
     RefineBoundTask,
@@ -78,11 +77,6 @@ class TaskDispatcher:
         """Tasks of these kinds, or of all, that others have and that are not done yet."""
         return sum(not kinds or isinstance(one, kinds) for one in self._underway.values())
 
-    def refining(self) -> set[int]:
-        """Places of configurations whose bounds others refine now."""
-        own = (one for one in self._underway.values() if isinstance(one, RefineBoundTask))
-        return {index for one in own for refinement in one.refinements for index in refinement.indices}
-
     def share_s(self, num_tasks: int, seconds: float) -> float:
         """What each of so many long tasks gets of the seconds; this process does some where workers are few."""
         num_doers = self.num_workers + (num_tasks > self.num_workers)
@@ -90,12 +84,10 @@ class TaskDispatcher:
 
     @property
     def refines_too_little(self) -> bool:
-        """Bounds had less than their part of the time that went into evaluations."""
-        few = self.num_underway(RefineBoundTask) <= self.num_workers // 2
-        spent_s = self._spent_s.get
-        return few and spent_s(RefineBoundTask, 0.0) < self.params.refine_share * (
-            spent_s(RefineBoundTask, 0.0) + spent_s(EvaluateTask, 0.0)
-        )
+        """Bounds had less than their part of all time, and are less than half of what others are to do."""
+        few = self.num_underway(RefineBoundTask) < self.num_workers * self.params.queued // 2
+        spent_s = self._spent_s.get(RefineBoundTask, 0.0)
+        return few and spent_s <= self.params.refine_share * sum(self._spent_s.values())
 
     def submit(self, task: SearchTask) -> None:
         """Give a task away."""

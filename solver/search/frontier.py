@@ -28,7 +28,8 @@ class Frontier:
     An index is a place in these columns. `seconds` are the bounds as times. Of the `explored` those `underway` are
     still being evaluated; `num_timed` is how many placements of one were timed before it was put back. Bounds of the
     `refined` are their own, those of the `refined_together` hold for all that are alike, too: those in
-    `refined_twice` for all with the same degree of expert parallelism.
+    `refined_twice` for all with the same degree of expert parallelism. All three have those `refining`, whose bounds
+    are just being worked out.
     `least_need` is the least memory that any priced one needs (bytes), and its row.
     """
 
@@ -48,6 +49,7 @@ class Frontier:
     refined: set[int] = field(default_factory=set)
     refined_together: set[int] = field(default_factory=set)
     refined_twice: set[int] = field(default_factory=set)
+    refining: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
     any_fits: bool = False
     least_need: tuple[float, int] = (float("inf"), -1)
@@ -75,14 +77,18 @@ class Frontier:
     @property
     def least_s(self) -> float:
         """No plan takes less than this, whether it reaches the target or not; infinite where nothing fits."""
-        return min(self.missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
+        missed_s = min(self.missed_s, self.unpriced.missed_s)
+        return min(missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
 
     def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> int:
         """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left,
         or bound so many shapes first; how many it had.
 
-        Before there is a plan these are the most promising, so that it does not wait for the rest.
+        Before there is a plan these are the most promising of a part of the space, so that it does not wait for the
+        rest.
         """
+        if planned:
+            self.unpriced.look_at_rest()
         if self.exhausted:
             return 0
         matters = self.unpriced.least_value < cutoff
@@ -95,6 +101,7 @@ class Frontier:
 
     def load_for(self, considered: BoolArray, *, most: int | None = None) -> int:
         """Price the most promising of these configurations, at most so many; how many that were."""
+        self.unpriced.look_at_rest()
         return self._price(self.unpriced.portion_of(considered, most or self.params.sample))
 
     def _price(self, rows: IntArray) -> int:
@@ -134,12 +141,13 @@ class Frontier:
     def unrefined(self, cutoff: float, most: int) -> list[tuple[int, ...]]:
         """The least bounds below the cutoff that are not refined yet, at most so many, with all that are alike.
 
-        None beyond the least refined one, which is the bound of the search then whatever the others may be.
+        None beyond the least refined one, which is the bound of the search then whatever the others may be. Those that
+        are just being refined are taken to be above it soon.
         """
         waiting = self.bound < cutoff
-        refined = np.fromiter(self.refined, dtype=np.int64, count=len(self.refined))
+        refined = np.array(sorted(self.refined - self.refining), dtype=np.int64)
         limit = float(self.bound[refined].min(initial=cutoff))
-        waiting[refined] = False
+        waiting[[*self.refined, *self.refining]] = False
         open_ones = np.flatnonzero(waiting)
         least = open_ones[least_places(self.bound[open_ones], most)]
         found: list[tuple[int, ...]] = []
@@ -148,15 +156,22 @@ class Frontier:
                 found.append(_refined_next(self, index, open_ones))
         return found
 
-    def set_refined(self, indices: tuple[int, ...], *, done: bool = True) -> None:
-        """The bound at a place is its own, or of several places that of all, or that is to be done again."""
-        marks = self.refined if len(indices) == 1 else self.refined_together
-        if not done:
-            (self.refined_twice if self.refined_twice.issuperset(indices) else marks).difference_update(indices)
-            return
-        marks.update(indices)
+    def set_refined(self, indices: tuple[int, ...]) -> None:
+        """The bound at a place is its own, or of several places that of all."""
+        (self.refined if len(indices) == 1 else self.refined_together).update(indices)
         if len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1:
             self.refined_twice.update(indices)
+
+    def begin_refining(self, indices: tuple[int, ...]) -> None:
+        """That soon holds, unless it is given up."""
+        self.refining.update(indices)
+        self.set_refined(indices)
+
+    def give_up_refining(self, indices: tuple[int, ...]) -> None:
+        """Nobody refines these bounds any more, so that is to be done again."""
+        self.refining.difference_update(indices)
+        marks = self.refined if len(indices) == 1 else self.refined_together
+        (self.refined_twice if self.refined_twice.issuperset(indices) else marks).difference_update(indices)
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
@@ -180,6 +195,8 @@ class Frontier:
         """An explored configuration is open again; so many of its placements need not be timed again."""
         self.explored.discard(index)
         self.underway.discard(index)
+        if index in self.refining:
+            self.give_up_refining((index,))
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
 
 

@@ -43,6 +43,9 @@ class SearchParams:
 
     Pricing
     -------
+    first_look
+        Configurations screened before there is a plan, out of the whole space at equal distances: it does not wait for
+        all of them.
     first_portion, portion, growth
         Configurations priced together: few at first, since the first plan waits for them, so many times more each
         time, and at most as many as their columns fit into a cache of a few MiB.
@@ -111,7 +114,7 @@ class SearchParams:
         Seconds between two looks at what came in, with nothing else to do.
     """
 
-    look_share: float = 0.2
+    look_share: float = 0.4
     explore_share: float = 0.25
     first_share: float = 0.85
     ties_share: float = 0.35
@@ -125,6 +128,7 @@ class SearchParams:
     steps_remembered: int = 4
     short_step_s: float = WORK_PER_EVALUATION_S
 
+    first_look: int = 131_072
     first_portion: int = 512
     portion: int = 16_384
     growth: int = 4

@@ -86,12 +86,12 @@ class TaskRunner:
         """The task with its share of time, marked as begun."""
         if isinstance(task, RefineBoundTask):
             for one in task.refinements:
-                self.frontier.set_refined(one.indices)
+                self.frontier.begin_refining(one.indices)
         elif isinstance(task, EvaluateTask | BreakTieTask):
             self.frontier.explored.add(task.index)
             self.frontier.underway.add(task.index)
-            if isinstance(task, EvaluateTask):
-                self.frontier.refined.add(task.index)
+            if isinstance(task, EvaluateTask) and task.target_bound_s is not None:
+                self.frontier.begin_refining((task.index,))
         elif isinstance(task, BaselineTask | ImproveTask):
             others = self.dispatcher.num_underway(type(task)) + sum(isinstance(one, type(task)) for one in self.wanted)
             left_s = task.until_s - self.acceptance.phases.hooks.clock()
@@ -102,6 +102,7 @@ class TaskRunner:
         task, result = event
         match result:
             case Bounded():
+                self.frontier.refining.difference_update(result.indices)
                 for index in result.indices:
                     self.frontier.raise_bound(index, result.bound_s)
             case Evaluation():
@@ -125,7 +126,7 @@ class TaskRunner:
             self.frontier.put_back(task.index)
         elif isinstance(task, RefineBoundTask):
             for one in task.refinements:
-                self.frontier.set_refined(one.indices, done=False)
+                self.frontier.give_up_refining(one.indices)
         else:
             self.wanted.appendleft(task)
         if returned.lost:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from models.request import Options, PlanRequest
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.search.dispatcher import TaskDispatcher
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
 from solver.search.phases import Phases
@@ -153,8 +152,8 @@ def question_of(context: Context) -> str:
     return hashlib.sha256(asked.model_dump_json().encode()).hexdigest()
 
 
-def saved_search(frontier: Frontier, bound: float, refining: set[int]) -> SavedSearch:
-    """What is known by now; of the `refining` configurations the bounds are just being refined.
+def saved_search(frontier: Frontier, bound: float) -> SavedSearch:
+    """What is known by now, but for what is just being worked out.
 
     At most so many rows as the parameters say: those that were worked on, then those of the least bounds. The others
     wait to be priced again.
@@ -171,7 +170,7 @@ def saved_search(frontier: Frontier, bound: float, refining: set[int]) -> SavedS
     priced[frontier.unpriced.rows] = False
     priced[frontier.rows[dropped]] = False
     explored = frontier.explored - frontier.underway
-    refined = frontier.refined - frontier.underway - refining
+    refined = frontier.refined - frontier.underway - frontier.refining
     timed = [(place_of[index], number) for index, number in frontier.num_timed.items() if index in place_of]
     return SavedSearch(
         question=question_of(frontier.context),
@@ -221,7 +220,6 @@ class Saver:
 
     frontier: Frontier
     best: Incumbent
-    dispatcher: TaskDispatcher
     phases: Phases
     _saved_s: float = 0.0
 
@@ -229,7 +227,7 @@ class Saver:
         """Keep the state as it is."""
         hooks = self.phases.hooks
         if hooks.keep is not None and len(self.frontier.rows):
-            hooks.keep(saved_search(self.frontier, self.best.bound, self.dispatcher.refining()).to_bytes())
+            hooks.keep(saved_search(self.frontier, self.best.bound).to_bytes())
         self._saved_s = hooks.elapsed_s
 
     def save_now_and_then(self) -> None:

@@ -143,7 +143,7 @@ PartialResult = Evaluation | Bounded | BaselineResult | Unfinished
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Refine the bound of a configuration, unless that was done before (None), then place and time it.
+    """Refine the bound of a configuration, unless there is no target for it (None), then place and time it.
 
     The first so many placements were timed before.
     """

@@ -5,14 +5,15 @@ Screening gives each a cheap bound and a guess.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.bounds.screening import screening_bounds
-from solver.bounds.work import work_sharding
+from solver.bounds.screening import Screening
+from solver.bounds.work import light_bound_s, work_sharding
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -37,18 +38,17 @@ class Unpriced:
     def __init__(
         self, context: Context, space: Space, goal: Goal, params: SearchParams, late: Callable[[], bool]
     ) -> None:
-        self._params, self._goal, self._space = params, goal, space
+        self._params, self._goal, self._space, self._late = params, goal, space, late
         self._portion = params.first_portion
         self.size = goal.least_sizes(context, space)
         self.largest = max(float(self.size.max()), 1.0)
-        screened = screening_bounds(context, space, late=late)
-        self.bound_s = screened.bound_s
-        self._value = goal.least_values(screened.bound_s, self.size)
-        self._priority = goal.priority(screened.guess_s, self.size, self.largest)
-        self.target_rules_out = bool(np.isinf(self._value).any())
+        self._screening = Screening(context, space)
+        self.bound_s = np.full(len(space), light_bound_s(context))
+        self._value = goal.least_values(self.bound_s, self.size)
+        self._priority = np.full(len(space), np.inf)
         self.missed_s = float("inf")
         self.rows = np.arange(len(space))
-        self._drop_missed()
+        self._look(params.first_look)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,6 +60,23 @@ class Unpriced:
 
     def _least(self, column: FloatArray) -> float:
         return float(column[self.rows].min(initial=float("inf")))
+
+    @property
+    def target_rules_out(self) -> bool:
+        """Something misses the target for certain."""
+        return bool(np.isinf(self._value).any())
+
+    def look_at_rest(self) -> None:
+        """Screen all that was not looked at, if anything was not."""
+        if not self._screening.is_complete:
+            self._look()
+
+    def _look(self, most: int = sys.maxsize) -> None:
+        rows, found = self._screening.look(most, late=self._late)
+        self.bound_s[rows] = np.maximum(self.bound_s[rows], found.bound_s)
+        self._value[rows] = self._goal.least_values(self.bound_s[rows], self.size[rows])
+        self._priority[rows] = self._goal.priority(found.guess_s, self.size[rows], self.largest)
+        self._drop_missed()
 
     def _drop_missed(self) -> None:
         """What misses the target for certain waits no longer."""
@@ -120,7 +137,11 @@ class Unpriced:
         most = min(most, self._portion)
         self._portion = min(self._params.growth * self._portion, self._params.portion)
         if not planned:
-            return self._take(least_places(self._priority[self.rows], most))
+            places = least_places(self._priority[self.rows], most)
+            if not np.isfinite(self._priority[self.rows[places]]).all() and not self._screening.is_complete:
+                self._look()
+                places = least_places(self._priority[self.rows], most)
+            return self._take(places)
         values = (self._priority[self.rows], self._value[self.rows])
         return self._take(np.concatenate([least_places(value, -(-most // 2)) for value in values]))
 

@@ -46,7 +46,7 @@ def test_sizes_are_least_ones_until_a_configuration_is_priced(confidence: float)
     assert frontier.load(np.inf, planned=True, most=4) == 4
     assert frontier.unpriced.size[frontier.rows] == pytest.approx(exact[frontier.rows])
     assert np.array_equal(frontier.bound, goal.least_values(frontier.seconds, exact[frontier.rows]))
-    assert restored(SavedSearch.from_bytes(saved_search(frontier, 0.0, set()).to_bytes()), again)
+    assert restored(SavedSearch.from_bytes(saved_search(frontier, 0.0).to_bytes()), again)
     assert np.array_equal(np.sort(again.bound), np.sort(frontier.bound))
 
 

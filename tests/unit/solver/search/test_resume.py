@@ -217,8 +217,8 @@ def test_every_saved_bound_is_that_of_its_configuration() -> None:
     while one.load(np.inf, planned=True, most=64) and len(one.rows) < 200:
         continue
     one.raise_bound(3, float(one.seconds[3]) * 1.5)
-    one.explored, one.underway, one.refined = {1, 2, 3}, {2}, {3, 4}
-    saved = saved_search(one, 0.0, refining={4})
+    one.explored, one.underway, one.refined, one.refining = {1, 2, 3}, {2}, {3, 4}, {4}
+    saved = saved_search(one, 0.0)
     assert restored(saved, other)
     by_row = dict(zip(one.rows.tolist(), one.seconds.tolist(), strict=True))
     assert dict(zip(other.rows.tolist(), other.seconds.tolist(), strict=True)) == by_row
