@@ -9,17 +9,20 @@ from itertools import count
 
 from solver.search.params import DEFAULTS, SearchParams
 from solver.search.tasks import (
+    AlternativeTask,
     BaselineTask,
+    BreakTieTask,
     ImproveTask,
     PartialResult,
     RefineBoundTask,
+    RotateTask,
     SearchTask,
     TaskContext,
     WorkerInit,
 )
 from solver.search.worker_pool import WorkerEvent, WorkerPool
 
-LONG = (BaselineTask, ImproveTask)
+URGENT = (AlternativeTask, BaselineTask, BreakTieTask, ImproveTask, RotateTask)  # what a phase waits for
 
 
 class Defect(RuntimeError):
@@ -93,11 +96,11 @@ class TaskDispatcher:
         """Give a task away."""
         number = next(self._numbers)
         self._underway[number] = task
-        self.worker_pool.submit(number, pickle.dumps((number, task)), is_urgent=isinstance(task, LONG))
+        self.worker_pool.submit(number, pickle.dumps((number, task)), is_urgent=isinstance(task, URGENT))
 
     def withdraw(self) -> SearchTask | None:
-        """A long task that waits because there are more of them than workers."""
-        number = self.worker_pool.withdraw() if self.num_underway(*LONG) > self.num_workers else None
+        """An urgent task that waits because there are more of them than workers."""
+        number = self.worker_pool.withdraw() if self.num_underway(*URGENT) > self.num_workers else None
         return None if number is None else self._underway.pop(number)
 
     def do_here(self, task: SearchTask) -> Iterator[TaskEvent]:
