@@ -125,7 +125,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
     "bound: relaxed pipeline": {"solver.bounds.relaxation.lower_bound": NO_SECONDS},
     "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
-    "bound: screening": {"solver.search.unpriced.screening_bounds": _of_no_seconds},
+    "bound: screening": {"solver.bounds.screening._block": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
     "placements: ranks in their order": {"solver.search.tasks.placements": _out_of_order},
     "placements: loops rotated": {"solver.search.tasks.rotated": _answering(())},

@@ -170,8 +170,8 @@ class Frontier:
     def give_up_refining(self, indices: tuple[int, ...]) -> None:
         """Nobody refines these bounds any more, so that is to be done again."""
         self.refining.difference_update(indices)
-        marks = self.refined if len(indices) == 1 else self.refined_together
-        (self.refined_twice if self.refined_twice.issuperset(indices) else marks).difference_update(indices)
+        together = self.refined_twice if self.refined_twice.issuperset(indices) else self.refined_together
+        (self.refined if len(indices) == 1 else together).difference_update(indices)
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""

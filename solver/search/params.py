@@ -19,7 +19,7 @@ class SearchParams:
     Phases
     ------
     look_share
-        The whole space is screened by then; what is not waits with a bound of 0, so that the first plan comes in time.
+        The whole space is screened by then; what is not has its bound alone and is tried last.
     explore_share
         The most promising configurations are evaluated.
     first_share

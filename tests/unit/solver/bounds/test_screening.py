@@ -8,7 +8,7 @@ import pytest
 import solver.bounds.screening
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from solver.bounds.screening import screening_bounds
+from solver.bounds.screening import Screening, screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import enumerate_space
@@ -69,3 +69,18 @@ def test_a_late_outlook_bounds_every_row_and_puts_those_not_looked_at_last(monke
     assert 0 < looked_at.sum() <= 201
     assert np.all(early.bound_s <= whole.bound_s * (1 + 1e-9))
     assert early.guess_s[looked_at].min() < early.guess_s[~looked_at].min()
+
+
+def test_parts_of_a_space_are_together_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver.bounds.screening, "BLOCK", 200)
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request)
+    screening, whole, seen = Screening(context, space), screening_bounds(context, space), list[int]()
+    while not screening.is_complete:
+        rows, found = screening.look(400)
+        assert 0 < len(rows) <= 402
+        assert np.array_equal(found.bound_s, whole.bound_s[rows])
+        assert np.array_equal(found.guess_s, whole.guess_s[rows])
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(len(space)))
+    assert len(screening.look()[0]) == 0

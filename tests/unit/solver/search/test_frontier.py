@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from solver.bounds.work import lower_bounds, shape_bounds_s
+from solver.bounds.screening import screening_bounds
+from solver.bounds.work import light_bound_s, lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
 from solver.cost.columns import FSDP, FloatArray
@@ -119,3 +120,52 @@ def test_the_least_refined_bound_is_tried_and_other_shapes_before_the_same_again
     frontier.explored.add(other)
     assert least_refined(frontier, float("inf")) == same
     assert least_refined(frontier, 1.0) is None
+
+
+def test_bounds_under_way_hold_up_no_others(frontier: Frontier) -> None:
+    cutoff = float("inf")
+    frontier.load(cutoff, planned=False)
+    for one in range(len(frontier.rows)):
+        frontier.set_refined((one, one))  # together with others alike: each has its own turn now
+    order = np.argsort(frontier.bound, kind="stable").tolist()
+    assert frontier.unrefined(cutoff, 1) == [(order[0],)]
+    frontier.begin_refining((order[0],))
+    assert frontier.unrefined(cutoff, 1) == [(order[1],)], "it may be far above by now"
+    frontier.give_up_refining((order[0],))
+    assert frontier.unrefined(cutoff, 1) == [(order[0],)]
+    frontier.begin_refining((order[0],))
+    frontier.refining.clear()
+    frontier.bound[order[0]] -= 1e-9
+    assert frontier.unrefined(cutoff, 1) == [], "the least bound is refined"
+    frontier.give_up_refining((order[0],))
+    assert frontier.unrefined(cutoff, 1) == [(order[0],)]
+
+
+def test_a_plan_does_not_wait_for_all_to_be_screened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver.bounds.screening.BLOCK", 200)
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request)
+    params = SearchParams(first_look=400, first_portion=100, portion=100)
+    frontier = Frontier(context, space, Goal.of(context), params=params)
+    num_blocks = -(-len(space) // 200)
+    assert num_blocks > 2
+    frontier.load(float("inf"), planned=False)
+    assert set(frontier.rows % num_blocks) <= {0, 1}
+    assert frontier.unpriced.least_value == light_bound_s(context)
+    frontier.load(float("inf"), planned=True)
+    whole = screening_bounds(context, space)
+    waiting = frontier.unpriced.rows
+    assert np.all(frontier.unpriced.bound_s[waiting] >= whole.bound_s[waiting])
+    assert frontier.unpriced.least_value > light_bound_s(context)
+
+
+def test_where_nothing_screened_is_left_the_rest_is_screened_before_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver.bounds.screening.BLOCK", 200)
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request)
+    params = SearchParams(first_look=200, first_portion=150, portion=150, growth=1)
+    frontier = Frontier(context, space, Goal.of(context), params=params)
+    num_blocks = -(-len(space) // 200)
+    for _ in range(3):
+        rows = frontier.unpriced.next_portion(150, planned=False)
+    assert not set(rows % num_blocks) <= {0}

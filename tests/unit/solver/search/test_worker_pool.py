@@ -80,6 +80,22 @@ def test_nothing_is_tried_twice() -> None:
     assert not {index for index, *others in refined if not others} & set(places)
 
 
+class CountingPool(ToyPool):
+    """Remembers how many bounds waited to be refined at once, at most."""
+
+    most_waiting: int = 0
+
+    def submit(self, number: int, task: bytes, /, *, is_urgent: bool) -> None:
+        super().submit(number, task, is_urgent=is_urgent)
+        self.most_waiting = max(self.most_waiting, sum(isinstance(one, RefineBoundTask) for _, one in self._todo))
+
+
+def test_several_bounds_are_refined_side_by_side() -> None:
+    pool = CountingPool(1, ticking())
+    planned(pool)
+    assert 1 < pool.most_waiting <= AT_ONCE.queued / 2
+
+
 def test_what_is_lost_once_has_its_turn_again(alone: Planned) -> None:
     seen: set[object] = set()
 

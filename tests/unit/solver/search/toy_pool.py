@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from solver.clock import Clock
-from solver.search.tasks import BaselineTask, ImproveTask, SearchTask, TaskContext
+from solver.search.dispatcher import URGENT
+from solver.search.tasks import SearchTask, TaskContext
 from solver.search.worker_pool import WorkerEvent
 
 Loses = Callable[[SearchTask], bool]
@@ -52,15 +53,15 @@ class ToyPool:
 
     def submit(self, number: int, task: bytes, /, *, is_urgent: bool) -> None:
         """Kept until events are asked for."""
-        assert is_urgent == isinstance(pickle.loads(task)[1], BaselineTask | ImproveTask)
+        assert is_urgent == isinstance(pickle.loads(task)[1], URGENT)
         told, one = pickle.loads(task)
         assert told == number
         self.given.append(one)
         self._todo.append((number, one))
 
     def withdraw(self) -> int | None:
-        """The first long one that waits."""
-        found = next((one for one in list(self._todo)[1:] if isinstance(one[1], BaselineTask | ImproveTask)), None)
+        """The first urgent one that waits."""
+        found = next((one for one in list(self._todo)[1:] if isinstance(one[1], URGENT)), None)
         if found is None:
             return None
         self._todo.remove(found)
