@@ -20,22 +20,28 @@ class Acceptance:
     phases: Phases
 
     def consider(self, found: Evaluation, phase: str) -> None:
-        """Keep the evaluation among the best of its kind; have it judged first if it is better than the incumbent."""
+        """Keep the evaluation among the best of its kind. If it is better than the incumbent and another plan is due,
+        have the best one judged.
+        """
         best, params = self.result.best, self.phases.params
         value = best.value_of(found)
         if not np.isfinite(value):
             return
         self.result.kinds.add(best.context, found, value)
         self.result.promising.add(found, value)
-        if best.is_better(found, value, params.search_gain if phase == "search" else params.improve_gain):
-            self._submit(found, value, phase)
+        gain = params.search_gain if phase == "search" else params.improve_gain
+        if best.is_better(found, value, gain) and (best.plan is None or self.phases.plan_is_due()):
+            self._settle(gain, phase)
 
     def settle(self) -> None:
-        """An evaluation that was too little better to be judged at once takes its place now."""
+        """An evaluation that was too little better to be judged at once, or came too soon, takes its place now."""
+        self._settle(self.phases.params.improve_gain, "improve")
+
+    def _settle(self, gain: float, phase: str) -> None:
         for value, found in self.result.kinds.ranked():
-            if not self.result.best.is_better(found, value, self.phases.params.improve_gain):
+            if not self.result.best.is_better(found, value, gain):
                 return
-            self._submit(found, value, "improve")
+            self._submit(found, value, phase)
 
     def _submit(self, found: Evaluation, value: float, phase: str) -> None:
         """Have the evaluation judged, unless there is a plan and writing another one out would take too long."""
@@ -46,7 +52,7 @@ class Acceptance:
         operations = sum(problem.num_operations for problem in set(found.problems))
         charge(clock, WORK_PER_PLAN_S + WORK_PER_WRITTEN_OPERATION_S * operations)
         verdict = best.submit(found, value, self.result.proof(found, value))
-        self.phases.plan_s = clock() - began_s
+        self.phases.judged(began_s)
         if not verdict.accepted:
             self.result.kinds.drop(found)
             self.result.promising.drop(found)

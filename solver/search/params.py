@@ -36,6 +36,8 @@ class SearchParams:
     search_gain, improve_gain
         Relative gain that makes an evaluation the incumbent while exploring (judging takes about a second, better ones
         come soon), and from the improvements on (anything beyond rounding).
+    judge_share
+        Of the time since a plan was judged, what writing out and judging the next one may take: better ones come soon.
     steps_remembered
         Steps the longest of which says what the next one may take: times of placements vary by about that many.
     short_step_s
@@ -125,6 +127,7 @@ class SearchParams:
     last_share: float = 0.96
     search_gain: float = 0.01
     improve_gain: float = 1e-9
+    judge_share: float = 0.2
     steps_remembered: int = 4
     short_step_s: float = WORK_PER_EVALUATION_S
 

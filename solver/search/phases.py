@@ -11,12 +11,16 @@ from solver.search.params import DEFAULTS, SearchParams
 
 @dataclass
 class Phases:
-    """The time limit of one search, and how long its last steps and its last judged plan took, in seconds."""
+    """The time limit of one search, and how long its last steps and its last judged plan took, in seconds.
+
+    `judged_s` is when that plan was judged, on the clock of the search.
+    """
 
     hooks: Hooks
     limit_s: float
     params: SearchParams = DEFAULTS
     plan_s: float = 0.0
+    judged_s: float = 0.0
     _steps_s: deque[float] = field(default_factory=lambda: deque([0.0]))
 
     def deadline(self, share: float) -> float:
@@ -46,6 +50,16 @@ class Phases:
     def too_late_to_look(self) -> bool:
         """What is not screened yet has to wait."""
         return not self.step_fits(self.params.look_share)
+
+    def judged(self, began_s: float) -> None:
+        """Another plan is written out and judged, which was begun then."""
+        self.judged_s = self.hooks.clock()
+        self.plan_s = self.judged_s - began_s
+
+    def plan_is_due(self) -> bool:
+        """Judging another plan takes no more than its part of the time since the last one, or soon it is too late."""
+        wait_s, now_s = self.plan_s / self.params.judge_share, self.hooks.clock()
+        return now_s >= self.judged_s + wait_s or now_s + wait_s >= self.ends_s
 
     def plan_fits(self) -> bool:
         """Writing out and judging another plan would probably end within the time limit."""

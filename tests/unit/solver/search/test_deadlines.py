@@ -96,3 +96,19 @@ def test_a_baseline_that_fits_nowhere_is_said_not_to_fit() -> None:
         pass
     comparison = Comparison(frontier, Incumbent(context, frontier.goal))
     assert "fits into memory" in comparison.why_untried(POLICIES[0])
+
+
+def test_plans_are_judged_for_a_part_of_the_time_and_at_once_near_the_end() -> None:
+    now_s = 0.0
+    phases = Phases(hooks(lambda: now_s), 100.0)
+    assert phases.plan_is_due(), "none was judged yet"
+    now_s = 3.0
+    phases.judged(began_s=1.0)
+    assert not phases.plan_is_due()
+    now_s = 3.0 + 2.0 / DEFAULTS.judge_share - 1e-6
+    assert not phases.plan_is_due()
+    now_s += 1e-3
+    assert phases.plan_is_due()
+    now_s = phases.ends_s - 5.0
+    phases.judged(began_s=now_s - 2.0)
+    assert phases.plan_is_due(), "there may be no time for it later"
