@@ -60,9 +60,9 @@ def least_exchange_s(
     of replicas that the fullest place may hold the time is a straight line in the parameters of each kind; the least
     line counts.
     """
-    lines = _lines_of_each(context, columns, fabric, num_places)
-    row = np.repeat(np.arange(len(lines)), [len(one.start_s[0]) for one in lines])
-    start_s, slope_s = (np.concatenate(one, axis=1) for one in zip(*lines, strict=True))
+    affine = _affine_times_of_each(context, columns, fabric, num_places)
+    row = np.repeat(np.arange(len(affine)), [len(one.start_s[0]) for one in affine])
+    start_s, slope_s = (np.concatenate(one, axis=1) for one in zip(*affine, strict=True))
     times_s = np.zeros((len(row), dense.shape[-1]))
     for kind, parameters in enumerate((dense, experts)):
         if parameters.any():
@@ -97,7 +97,7 @@ def rank_exchanges_s(problem: PipelineProblem, exchange_s: FloatArray, overlap_s
     return latest_s
 
 
-class _Lines(NamedTuple):
+class _AffineTimes(NamedTuple):
     """Exchange times of numbers of replicas: at hardly any parameters, and per parameter on one GPU (seconds).
 
     A row each for dense and for expert parameters. Numbers whose lines are nowhere below those of another are left out.
@@ -107,17 +107,17 @@ class _Lines(NamedTuple):
     slope_s: FloatArray
 
 
-def _lines_of_each(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_Lines]:
-    """The lines of every configuration, remembered by what they depend on: many configurations share them."""
+def _affine_times_of_each(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_AffineTimes]:
+    """Those of every configuration, remembered by what they depend on: many configurations share them."""
     by = (columns.tp, columns.cp, columns.ep, columns.dp, columns.sharding, columns.shard_group)
     keys = [(fabric, num_places, *own) for own in zip(*(one.tolist() for one in by), strict=True)]
     return context.known.exchanges.each(
-        keys, lambda rows: _lines(context, columns.take(np.array(rows)), fabric, num_places)
+        keys, lambda rows: _affine_times(context, columns.take(np.array(rows)), fabric, num_places)
     )
 
 
-def _lines(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_Lines]:
-    """The lines of some configurations, from the times of two numbers of parameters."""
+def _affine_times(context: Context, columns: Columns, fabric: Fabric, num_places: int) -> list[_AffineTimes]:
+    """Those of some configurations, from the times of two numbers of parameters."""
     held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
     row = np.repeat(np.arange(len(held)), [len(one) for one in held])
     at, nothing = replace(columns.take(row), dp=np.concatenate(held)), np.zeros(len(row))
@@ -136,19 +136,18 @@ def _lines(context: Context, columns: Columns, fabric: Fabric, num_places: int) 
     found = []
     for number in range(len(held)):
         own = row == number
-        found.append(_not_above(_Lines(start_s[:, own], slope_s[:, own])))
+        found.append(_not_above(_AffineTimes(start_s[:, own], slope_s[:, own])))
     return found
 
 
-def _not_above(lines: _Lines) -> _Lines:
+def _not_above(times: _AffineTimes) -> _AffineTimes:
     """Without those that are nowhere below the line which is least at many parameters: neither end is."""
-    if not lines.slope_s.size:
-        return lines
-    flattest = np.lexsort((lines.start_s.sum(axis=0), lines.slope_s.sum(axis=0)))[0]
-    is_below = [(one < one[:, flattest : flattest + 1]).any(axis=0) for one in lines]
-    retained = np.flatnonzero(is_below[0] | is_below[1])
-    kept = np.concatenate([[flattest], retained])
-    return _Lines(lines.start_s[:, kept], lines.slope_s[:, kept])
+    if not times.slope_s.size:
+        return times
+    flattest = np.lexsort((times.start_s.sum(axis=0), times.slope_s.sum(axis=0)))[0]
+    is_below = [(one < one[:, flattest : flattest + 1]).any(axis=0) for one in times]
+    retained = np.concatenate([[flattest], np.flatnonzero(is_below[0] | is_below[1])])
+    return _AffineTimes(times.start_s[:, retained], times.slope_s[:, retained])
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Comparison:
             return "the request allows no configuration that it considers"
         if considered[self.frontier.rows].any():
             return "the search ended before its turn"
-        if self.frontier.unpriced.holds(considered):
+        if considered[self.frontier.unpriced.rows].any():
             return "the search ended before it knew a configuration for it that fits into memory"
         may_be_late = " and may reach the target" if self.frontier.goal.has_target else ""
         return f"no configuration that it considers fits into memory{may_be_late}"

@@ -88,7 +88,7 @@ class Frontier:
         rest.
         """
         if planned:
-            self.unpriced.look_at_rest()
+            self.unpriced.look()
         if self.exhausted:
             return 0
         matters = self.unpriced.least_value < cutoff
@@ -101,7 +101,7 @@ class Frontier:
 
     def load_for(self, considered: BoolArray, *, most: int | None = None) -> int:
         """Price the most promising of these configurations, at most so many; how many that were."""
-        self.unpriced.look_at_rest()
+        self.unpriced.look()
         return self._price(self.unpriced.portion_of(considered, most or self.params.sample))
 
     def _price(self, rows: IntArray) -> int:
@@ -162,17 +162,6 @@ class Frontier:
         if len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1:
             self.refined_twice.update(indices)
 
-    def begin_refining(self, indices: tuple[int, ...]) -> None:
-        """That soon holds, unless it is given up."""
-        self.refining.update(indices)
-        self.set_refined(indices)
-
-    def give_up_refining(self, indices: tuple[int, ...]) -> None:
-        """Nobody refines these bounds any more, so that is to be done again."""
-        self.refining.difference_update(indices)
-        together = self.refined_twice if self.refined_twice.issuperset(indices) else self.refined_together
-        (self.refined if len(indices) == 1 else together).difference_update(indices)
-
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
         retained = self.bound < cutoff
@@ -196,8 +185,21 @@ class Frontier:
         self.explored.discard(index)
         self.underway.discard(index)
         if index in self.refining:
-            self.give_up_refining((index,))
+            give_up_refining(self, (index,))
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
+
+
+def begin_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
+    """The bound at a place is soon its own, or of several places that of all, unless it is given up."""
+    frontier.refining.update(indices)
+    frontier.set_refined(indices)
+
+
+def give_up_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
+    """Nobody refines these bounds any more, so that is to be done again."""
+    frontier.refining.difference_update(indices)
+    together = frontier.refined_twice if frontier.refined_twice.issuperset(indices) else frontier.refined_together
+    (frontier.refined if len(indices) == 1 else together).difference_update(indices)
 
 
 def _work_out_sizes(frontier: Frontier, rows: IntArray) -> None:

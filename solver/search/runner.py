@@ -11,7 +11,7 @@ from solver.evaluation.evaluate import Evaluation
 from solver.search.acceptance import Acceptance
 from solver.search.choice import next_evaluation, next_refinement
 from solver.search.dispatcher import Done, Returned, TaskDispatcher, TaskEvent
-from solver.search.frontier import Frontier
+from solver.search.frontier import Frontier, begin_refining, give_up_refining
 from solver.search.tasks import (
     BaselineTask,
     Bounded,
@@ -86,12 +86,12 @@ class TaskRunner:
         """The task with its share of time, marked as begun."""
         if isinstance(task, RefineBoundTask):
             for one in task.refinements:
-                self.frontier.begin_refining(one.indices)
+                begin_refining(self.frontier, one.indices)
         elif isinstance(task, EvaluateTask | BreakTieTask):
             self.frontier.explored.add(task.index)
             self.frontier.underway.add(task.index)
             if isinstance(task, EvaluateTask) and task.target_bound_s is not None:
-                self.frontier.begin_refining((task.index,))
+                begin_refining(self.frontier, (task.index,))
         elif isinstance(task, BaselineTask | ImproveTask):
             others = self.dispatcher.num_underway(type(task)) + sum(isinstance(one, type(task)) for one in self.wanted)
             left_s = task.until_s - self.acceptance.phases.hooks.clock()
@@ -126,7 +126,7 @@ class TaskRunner:
             self.frontier.put_back(task.index)
         elif isinstance(task, RefineBoundTask):
             for one in task.refinements:
-                self.frontier.give_up_refining(one.indices)
+                give_up_refining(self.frontier, one.indices)
         else:
             self.wanted.appendleft(task)
         if returned.lost:

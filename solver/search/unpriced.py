@@ -46,9 +46,10 @@ class Unpriced:
         self.bound_s = np.full(len(space), light_bound_s(context))
         self._value = goal.least_values(self.bound_s, self.size)
         self._priority = np.full(len(space), np.inf)
+        self.target_rules_out = bool(np.isinf(self._value).any())
         self.missed_s = float("inf")
         self.rows = np.arange(len(space))
-        self._look(params.first_look)
+        self.look(params.first_look)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,21 +62,15 @@ class Unpriced:
     def _least(self, column: FloatArray) -> float:
         return float(column[self.rows].min(initial=float("inf")))
 
-    @property
-    def target_rules_out(self) -> bool:
-        """Something misses the target for certain."""
-        return bool(np.isinf(self._value).any())
-
-    def look_at_rest(self) -> None:
-        """Screen all that was not looked at, if anything was not."""
-        if not self._screening.is_complete:
-            self._look()
-
-    def _look(self, most: int = sys.maxsize) -> None:
+    def look(self, most: int = sys.maxsize) -> None:
+        """Screen so many more, or all that were not looked at."""
+        if self._screening.is_complete:
+            return
         rows, found = self._screening.look(most, late=self._late)
         self.bound_s[rows] = np.maximum(self.bound_s[rows], found.bound_s)
         self._value[rows] = self._goal.least_values(self.bound_s[rows], self.size[rows])
         self._priority[rows] = self._goal.priority(found.guess_s, self.size[rows], self.largest)
+        self.target_rules_out = self.target_rules_out or bool(np.isinf(self._value[rows]).any())
         self._drop_missed()
 
     def _drop_missed(self) -> None:
@@ -123,10 +118,6 @@ class Unpriced:
         self._value[raised] = self._goal.least_values(self.bound_s[raised], self.size[raised])
         self._drop_missed()
 
-    def holds(self, considered: BoolArray) -> bool:
-        """Some of these configurations wait."""
-        return bool(considered[self.rows].any())
-
     def drop(self, priced: BoolArray) -> None:
         """These configurations (a mask of the whole space) were priced before."""
         self.rows = self.rows[~priced[self.rows]]
@@ -139,7 +130,7 @@ class Unpriced:
         if not planned:
             places = least_places(self._priority[self.rows], most)
             if not np.isfinite(self._priority[self.rows[places]]).all() and not self._screening.is_complete:
-                self._look()
+                self.look()
                 places = least_places(self._priority[self.rows], most)
             return self._take(places)
         values = (self._priority[self.rows], self._value[self.rows])

@@ -14,7 +14,7 @@ from solver.context import Context
 from solver.cost.columns import FSDP, FloatArray
 from solver.objective import Goal
 from solver.search.choice import least_refined
-from solver.search.frontier import Frontier
+from solver.search.frontier import Frontier, begin_refining, give_up_refining
 from solver.search.params import SearchParams
 from tests.build_job import context_of, job
 
@@ -129,15 +129,15 @@ def test_bounds_under_way_hold_up_no_others(frontier: Frontier) -> None:
         frontier.set_refined((one, one))  # together with others alike: each has its own turn now
     order = np.argsort(frontier.bound, kind="stable").tolist()
     assert frontier.unrefined(cutoff, 1) == [(order[0],)]
-    frontier.begin_refining((order[0],))
+    begin_refining(frontier, (order[0],))
     assert frontier.unrefined(cutoff, 1) == [(order[1],)], "it may be far above by now"
-    frontier.give_up_refining((order[0],))
+    give_up_refining(frontier, (order[0],))
     assert frontier.unrefined(cutoff, 1) == [(order[0],)]
-    frontier.begin_refining((order[0],))
+    begin_refining(frontier, (order[0],))
     frontier.refining.clear()
     frontier.bound[order[0]] -= 1e-9
     assert frontier.unrefined(cutoff, 1) == [], "the least bound is refined"
-    frontier.give_up_refining((order[0],))
+    give_up_refining(frontier, (order[0],))
     assert frontier.unrefined(cutoff, 1) == [(order[0],)]
 
 
