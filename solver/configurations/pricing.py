@@ -121,7 +121,7 @@ def parts_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns
 
     def price(places: list[int]) -> list[PartCosts]:
         priced = StageCosts(context, gpu_class, joined([alike[place] for place in places])).priced_parts()
-        dense, moe, first, last = ([_row(part, row) for row in range(len(places))] for part in priced)
+        dense, moe, first, last = ([part.take(slice(row, row + 1)) for row in range(len(places))] for part in priced)
         return list(zip(dense, moe, first, last, strict=True))
 
     return context.known.parts.each([_parts_key(gpu_class, one) for one in alike], price)
@@ -133,10 +133,6 @@ def _parts_key(gpu_class: GpuClass, one: Columns) -> tuple[object, ...]:
     sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
     own = tuple(int(column[0]) for column in columns)
     return (gpu_class.gpu.name, gpu_class.fabric, *own, bool(one.pp[0] > 1), *sharded)
-
-
-def _row(cost: StageCost, row: int) -> StageCost:
-    return StageCost(**{name: getattr(cost, name)[row : row + 1] for name in COSTS})
 
 
 def least_of(prices: Sequence[StageCosts]) -> StageCosts:

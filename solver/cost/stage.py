@@ -57,7 +57,7 @@ class StageCost:
         """Forward and both halves of the backward."""
         return self.forward_s + self.input_grad_s + self.weight_grad_s
 
-    def take(self, rows: IntArray) -> StageCost:
+    def take(self, rows: IntArray | slice) -> StageCost:
         """The stages of these rows."""
         return StageCost(**{one.name: getattr(self, one.name)[rows] for one in fields(StageCost)})
 
