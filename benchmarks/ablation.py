@@ -90,7 +90,7 @@ def _without_orders(_: Any) -> Any:
 
 
 NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
-NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf"), 0.0, MessageLoss(0.0, 0.0, 1, True, 1)))
+NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf"), 0.0, MessageLoss(0.0, 0.0, 1, True, 1, 1)))
 ORDERING: dict[str, Patches] = {
     "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
     "exact: both stages of a rank": {"solver.pipeline.exact.horizon_search.joint_ranks_of": _answering(None)},
@@ -123,7 +123,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
     "bound: ranks on slower types (pipelines)": {"solver.bounds.relaxation.halves": _answering(())},
     "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
-    "bound: relaxed pipeline": {"solver.bounds.relaxation.lower_bound": NO_SECONDS},
+    "bound: relaxed pipeline": {"solver.bounds.crossing_pipelines.makespan_bound": NO_SECONDS},
     "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
     "bound: screening": {"solver.bounds.screening._block": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},

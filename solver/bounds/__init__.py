@@ -12,9 +12,11 @@
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
 `rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs `kind_costs`.
 `layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.
+`lightest`: the least work on a rank or a stage of even pipelines, in columns. Needs stage prices.
 `connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.
 `least_hops`: messages that every pass pays, from rank to rank and between groups of GPUs. Needs the link graph.
-`crossing_pipelines`: even pipelines with the messages of every way to lie over a cut. Needs `network_cut`.
+`crossing_pipelines`: even pipelines with the messages of every way to lie over a cut, or with one rank that exchanges
+  over it. Needs `network_cut`.
 `synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
   one after another. Needs stage prices.
 `spread_exchange`: exchange of a stage over any number of places, inside them and between. Needs `network_cut`.

@@ -22,6 +22,8 @@ from solver.network.technology import TECHNOLOGIES, load_balancing_options, payl
 from solver.network.topology import Edge, PathFacts
 
 SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `network/balancing.py`
+NUM_COUNTS = 3  # of losses of one queue pair that are looked at; more are rare, and to leave them out is less
+SUM_ERROR = 1.0 + 1e-14  # of a few terms
 GRID = 1.0 - 1.0 / 512.0  # the expected wait under selective repeat is an integral over so many points a round trip
 
 
@@ -38,41 +40,53 @@ class MessageLoss:
     mtu_bytes: int
     selective: bool
     num_edges: int
-
-    def wait_s(self, transfer_s: FloatArray, message_bytes: FloatArray, num_sharing: FloatArray) -> FloatArray:
-        """Least wait of a message of a replica, whose bytes take `transfer_s` or more, where so many replicas share an
-        edge.
-
-        With P the probability that some packet is lost, R the round trip and x the transfer: P R under go-back-N;
-        under selective repeat P (R - x), or the parity of a code where that is less.
-        """
-        packets = num_sharing * message_bytes / self.mtu_bytes
-        lost = -np.expm1(-packets * self.probability)
-        if not self.selective:
-            return np.asarray(lost * self.round_trip_s)
-        part = 1.0 + self.mtu_bytes / message_bytes  # the last packet may be a part of one
-        again: FloatArray = GRID * lost / part * np.maximum(self.round_trip_s - part * transfer_s, 0.0)
-        return np.minimum(again, ERASURE_PARITY / ERASURE_DATA * transfer_s)
+    max_queue_pairs: int
 
     def each_s(
-        self, transfer_s: FloatArray, message_bytes: FloatArray, num_replicas: IntArray, num_crossings: FloatArray
+        self, transfer_s: FloatArray, message_bytes: FloatArray, num_gpus: IntArray, num_replicas: IntArray
     ) -> FloatArray:
-        """Least wait on each of the crossings of a replica, one after another, where so many replicas cross.
+        """Least wait of each message of some replica, whose bytes take `transfer_s` or more on the cards of so many
+        GPUs, where so many replicas cross.
 
-        Of N replicas on E edges some replica takes only edges that N / E or more share; or they follow each other in k
-        time slots, which k times fewer share, and the last is k - 1 transfers late. The least over k counts.
+        Of N replicas on E edges some replica takes only edges that N / E or more share.
         """
         if not self.probability:
             return np.zeros(len(num_replicas))
-        crossings = np.maximum(num_crossings, 1.0)
-        most = num_replicas / self.num_edges
-        found, slots = np.full(len(num_replicas), np.inf), 1.0
-        while slots <= max(float(most.max(initial=1.0)), 1.0):
-            sharing = np.maximum(most / (2.0 * slots), 1.0) if slots > 1.0 else np.maximum(most, 1.0)
-            late_s = (slots - 1.0) * transfer_s / crossings
-            found = np.minimum(found, late_s + self.wait_s(transfer_s, message_bytes, sharing))
-            slots *= 2.0
-        return found
+        return self.wait_s(transfer_s, message_bytes, num_gpus, np.maximum(num_replicas / self.num_edges, 1.0))
+
+    def wait_s(
+        self, transfer_s: FloatArray, message_bytes: FloatArray, num_gpus: IntArray, num_sharing: FloatArray
+    ) -> FloatArray:
+        """Least wait of a message where so many replicas share an edge.
+
+        With R the round trip, x the transfer and P the probability that some packet of all replicas is lost: under
+        go-back-N R times the expected most losses of any queue pair; under selective repeat P (R - x), or the parity of
+        a code where that is less.
+        """
+        losses = num_sharing * message_bytes / self.mtu_bytes * self.probability
+        if not self.selective:
+            return self.round_trip_s * _most_losses(losses, num_sharing * num_gpus * self.max_queue_pairs)
+        part = 1.0 + self.mtu_bytes / message_bytes  # the last packet may be a part of one
+        again: FloatArray = GRID * -np.expm1(-losses) / part * np.maximum(self.round_trip_s - part * transfer_s, 0.0)
+        return np.minimum(again, ERASURE_PARITY / ERASURE_DATA * transfer_s)
+
+
+def _most_losses(losses: FloatArray, num_parallel: FloatArray) -> FloatArray:
+    """No less than this is expected of the largest of n Poisson counts, of `losses` together, or of fewer counts.
+
+    The first terms of E[max] = sum over k of 1 - F_k(losses / n)^n.
+
+    >>> _most_losses(np.array([0.01, 2.0]), np.array([100.0, 100.0])).round(4)
+    array([0.01  , 0.8842])
+    """
+    mean = losses / num_parallel
+    term = below = np.exp(-mean)
+    found: FloatArray = -np.expm1(-losses)
+    for k in range(1, NUM_COUNTS):
+        term = term * mean / k
+        below = below + term
+        found = found - np.expm1(num_parallel * np.log(np.minimum(below * SUM_ERROR, 1.0)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,7 @@ def _methods(edge: Edge) -> tuple[LoadBalancing, ...]:
 
 
 def _message_loss(context: Context, crossing: tuple[Edge, ...], nearest_s: float, num_edges: int) -> MessageLoss:
+    pairs = max((TECHNOLOGIES[edge.technology].max_queue_pairs for edge in context.topology.edges), default=1)
     streams = any(edge.technology == "tcp" for edge in context.topology.edges)
     probability = 0.0 if streams else min((edge.loss_probability for edge in crossing), default=0.0)
     return MessageLoss(
@@ -176,6 +191,7 @@ def _message_loss(context: Context, crossing: tuple[Edge, ...], nearest_s: float
         mtu_bytes=max((edge.mtu_bytes for edge in crossing), default=1),
         selective=any(edge.out_of_order_receivers for edge in crossing),
         num_edges=num_edges,
+        max_queue_pairs=pairs,
     )
 
 

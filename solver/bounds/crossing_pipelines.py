@@ -1,58 +1,176 @@
 """A bound of even pipelines that have to cross a cut: of every way to lie over it, exchanges or delayed pipelines.
 
-Proof. `network_cut.py` has all ways in which the ranks of a configuration may lie over the groups of a cut, what
-exchanges and messages take at least in each, and how many groups the pipelines of how many replicas visit. A replica
-that crosses has the delays of `least_hops.py` on its way, wherever it crosses; with these its own pipeline bound
-holds. So T >= min over the ways of max(exchanges and messages, pipeline).
+`network_cut.py` has all ways in which the ranks of a configuration may lie over the groups of a cut, what exchanges and
+messages take at least in each, and how many groups the pipelines of how many replicas visit. A replica that crosses has
+the delays of `least_hops.py` on its way, wherever it crosses; with these its own pipeline bound holds. So T >= min over
+the ways of max(exchanges and messages, pipeline). Proof: docs/bounds.md, "Crossing pipelines".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 
 from models.plan import Configuration
+from solver.arrays import FloatArray
+from solver.bounds.gradient_exchange import ExchangeLink
 from solver.bounds.least_hops import MessageDelays, crossings_of
-from solver.bounds.network_cut import CrossingDelay, CrossingMessages, cuts
+from solver.bounds.network_cut import CrossingMessages, CutCase, cuts
 from solver.bounds.work import even_cases
+from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
+from solver.pipeline.bounds import makespan_bound
+from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
+MOST_WAYS = 66  # to cross, of which each has a pipeline of its own; of more the least delays count
 WORTH = 0.002  # of a bound: what all crossings of a micro-batch have to add to it, or the cases are not looked at
 
 
-def crossing_bound_s(
-    context: Context,
-    configurations: Sequence[Configuration],
-    bound_s: float,
-    hop_s: float,
-    pipeline_s: Callable[[float, MessageDelays], float],
-) -> float:
+@dataclass(frozen=True)
+class PipelineRelaxation:
+    """The pipeline of configurations that are alike, with every cost at its least: none of their plans is faster.
+
+    `shape` is None where memory holds no micro-batch; every message takes `hop_s` or more. `overlap_s` is the most of
+    each stage's exchange that runs beside its last backward. `exchanges_s` is another bound, and after all of it comes
+    the update (seconds).
+    """
+
+    shape: PipelineShape | None
+    hop_s: float
+    overlap_s: FloatArray
+    exchanges_s: float
+    update_s: float
+
+    def bound_s(self, shape: PipelineShape | None = None, enough_s: float = float("inf")) -> float:
+        """The bound of this pipeline, or of the same with other delays; it need not go beyond `enough_s`."""
+        shape = self.shape if shape is None else shape
+        if shape is None:
+            return float("inf")
+        return max(makespan_bound(shape, enough_s - self.update_s), self.exchanges_s) + self.update_s
+
+
+@dataclass(frozen=True)
+class CrossingPipelines:
+    """Pipelines of configurations that are alike, where they lie over the groups of a cut.
+
+    `delayed_s` bounds one by its delays alone, for those that may cross in very many ways. Parameters are by
+    configuration and stage. `clock` is charged for every pipeline.
+    """
+
+    context: Context
+    configurations: Sequence[Configuration]
+    relaxed: PipelineRelaxation
+    parameters: FloatArray
+    expert_parameters: FloatArray
+    delayed_s: Callable[[MessageDelays], float]
+    clock: Clock
+    known: dict[PipelineCrossing, float] = field(default_factory=dict)
+
+    def crossing_s(self, crossing: PipelineCrossing, enough_s: float) -> float:
+        """The least bound of all ways in which a pipeline may cross.
+
+        What is known of crossings that take less is enough where it is `enough_s` or more.
+        """
+        low_s = max((bound_s for one, bound_s in self.known.items() if one.is_easier_than(crossing)), default=0.0)
+        if low_s >= enough_s:
+            return low_s
+        if crossing not in self.known:
+            few = len(list(ways_to_cross(self.configurations[0]))) <= MOST_WAYS
+            self.known[crossing] = self._least_way_s(crossing) if few else self.delayed_s(crossing.delays)
+        return self.known[crossing]
+
+    def _least_way_s(self, crossing: PipelineCrossing) -> float:
+        first, least_s, known = self.configurations[0], float("inf"), dict[tuple[int, ...], float]()
+        shape = self.relaxed.shape
+        if shape is None:
+            return least_s
+
+        def way_s(way: tuple[int, ...]) -> float:
+            if way not in known:
+                latency_s = _latencies_s(first, self.relaxed.hop_s, way, crossing.crossing_s)
+                known[way] = self._bound_s(replace(shape, latency_s=latency_s), least_s)
+            return known[way]
+
+        ways = list(ways_to_cross(first))
+        allowed = [one for one in ways if crossing.most_ranks is None or _is_within(first, one, crossing.most_ranks)]
+        for way in allowed:
+            least_s = min(least_s, way_s(way))
+        if len(allowed) < len(ways):  # or it crosses more often
+            fewest, boundaries = len(ways[0]), sorted(set(itertools.chain(*ways)))
+            for way in itertools.combinations(boundaries, fewest + 1):
+                if max(map(way_s, itertools.combinations(way, fewest))) < least_s:
+                    least_s = min(least_s, way_s(way))
+        return least_s
+
+    def spanning_s(self, link: ExchangeLink) -> float:
+        """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
+        shape, least_s = self.relaxed.shape, float("inf")
+        if shape is None:
+            return least_s
+        columns, parameters = columns_of_all(self.configurations), (self.parameters, self.expert_parameters)
+        exchange_s = link.stages_s(*parameters, columns, self.context.job)
+        exposed_s = np.maximum(exchange_s - self.relaxed.overlap_s, shape.sync_s)
+        for rank in range(shape.num_ranks):
+            own = shape.rank_of_s == rank
+            sync_s, links = np.where(own, exposed_s, shape.sync_s), np.where(own, 0, NO_CHANNEL)
+            least_s = min(least_s, self._bound_s(replace(shape, sync_s=sync_s, sync_link_s=links), least_s))
+        return least_s
+
+    def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
+        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * shape.num_operations)
+        return self.relaxed.bound_s(shape, enough_s)
+
+
+@dataclass(frozen=True)
+class PipelineCrossing:
+    """How replicas cross: what each of their crossings takes (seconds), which adds up to these delays.
+
+    `most_ranks` says of either of two groups how many ranks it holds, where all ranks are whole in one of them.
+    """
+
+    crossing_s: float
+    delays: MessageDelays
+    most_ranks: tuple[int, ...] | None = None
+
+    def is_easier_than(self, other: PipelineCrossing) -> bool:
+        """Whether what bounds a pipeline that crosses so also bounds it where it crosses as the other says."""
+        within = self.most_ranks is None or self.most_ranks == other.most_ranks
+        delays = zip(astuple(self.delays), astuple(other.delays), strict=True)
+        return within and self.crossing_s <= other.crossing_s and all(one <= more for one, more in delays)
+
+
+def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
     """`bound_s` (seconds) of configurations that are alike, or more where every way over some cut takes longer.
 
-    `pipeline_s` bounds the pipeline of a replica whose crossings take so long, which adds up to these delays; `hop_s`
-    is the least that any message takes.
+    What goes beyond `high_s` does not matter.
     """
-    first, columns = configurations[0], columns_of_all(configurations)
+    context, first, hop_s = pipelines.context, pipelines.configurations[0], pipelines.relaxed.hop_s
+    columns = columns_of_all(pipelines.configurations)
     if first.degrees.pp == 1 or not _may_matter(context, first, columns, bound_s, hop_s):
         return bound_s
     family, split = FAMILY_CODES.index(first.family), LAYER_SPLIT_CODES.index(first.layer_split)
     space = Space(columns, np.full(len(columns), family), np.full(len(columns), split))
     cases_by_cut, update_s = even_cases(context, space)
-    known: dict[tuple[float, MessageDelays], float] = {}
     for cases in cases_by_cut:
-        least_s = float("inf")
+        least_s, spanning_s = float("inf"), None
         for case in cases:
             alone_s = float(np.where(case.possible, case.least_s + update_s, np.inf).min())
-            if alone_s >= least_s:
+            if alone_s >= min(least_s, high_s):
+                least_s = min(least_s, alone_s)
                 continue  # whatever its pipeline takes
-            delays = _delays(first, case.delay, hop_s)
-            if delays is not None and delays not in known:
-                known[delays] = pipeline_s(*delays)
-            least_s = min(least_s, max(alone_s, bound_s if delays is None else known[delays]))
+            crossing = _crossing(first, case, hop_s)
+            case_s = max(alone_s, bound_s if crossing is None else pipelines.crossing_s(crossing, least_s))
+            if case.spanning is not None and case_s < least_s:
+                spanning_s = pipelines.spanning_s(case.spanning) if spanning_s is None else spanning_s
+                case_s = max(case_s, spanning_s)
+            least_s = min(least_s, case_s)
             if least_s <= bound_s:
                 break
         bound_s = max(bound_s, least_s)
@@ -61,16 +179,44 @@ def crossing_bound_s(
 
 def _may_matter(context: Context, first: Configuration, columns: Columns, bound_s: float, hop_s: float) -> bool:
     """Some cut is so far apart that crossing it may be what a bound lacks."""
-    size, number = boundary_bytes(context.job, columns), np.full(len(columns), crossings_of(first))
-    each_s = [CrossingMessages.of(cut, columns, size).each_s(columns.dp, number).max() for cut in cuts(context)]
-    return max((float(number[0]) * (one - hop_s) for one in each_s), default=0.0) > WORTH * bound_s
+    size, number = boundary_bytes(context.job, columns), crossings_of(first)
+    each_s = [CrossingMessages.of(cut, columns, size).each_s(columns.dp).max() for cut in cuts(context)]
+    return max((number * (one - hop_s) for one in each_s), default=0.0) > WORTH * bound_s
 
 
-def _delays(first: Configuration, crossing: CrossingDelay, hop_s: float) -> tuple[float, MessageDelays] | None:
+def _crossing(first: Configuration, case: CutCase, hop_s: float) -> PipelineCrossing | None:
     """What each crossing takes of the replicas that cross, and all messages; None where none has to."""
-    if crossing.messages is None or not crossing.num_replicas.all():
+    delay = case.delay
+    if delay.messages is None or not delay.num_replicas.all():
         return None
-    numbers = (crossings_of(first, crossing.num_groups), float("inf"))
-    each_s = [crossing.messages.each_s(crossing.num_replicas, np.full(len(crossing.num_replicas), n)) for n in numbers]
-    crossing_s = [max(float(one.min()), hop_s) for one in each_s]
-    return crossing_s[0], MessageDelays.along(first, hop_s, crossing_s, crossing.num_groups)
+    crossing_s = max(float(delay.messages.each_s(delay.num_replicas).min()), hop_s)
+    most_ranks = None if case.most_ranks is None else tuple(case.most_ranks[0].tolist())
+    return PipelineCrossing(crossing_s, MessageDelays.along(first, hop_s, crossing_s, delay.num_groups), most_ranks)
+
+
+def ways_to_cross(configuration: Configuration) -> Iterator[tuple[int, ...]]:
+    """Where a pipeline in two groups may cross at least: after which ranks, the last one where a loop comes home.
+
+    One boundary between neighbours at least is on the way; a loop goes over all ranks and home, so over two.
+    """
+    pp = configuration.degrees.pp
+    both = itertools.combinations(range(pp), 2)
+    return both if configuration.family == "loop" else ((rank,) for rank in range(pp - 1))
+
+
+def _is_within(configuration: Configuration, way: tuple[int, ...], most_ranks: Sequence[int]) -> bool:
+    """Whether either group has no more ranks than it holds, where a pipeline crosses there and nowhere else."""
+    one = way[-1] - way[0] if len(way) == 2 else way[0] + 1
+    parts = one, configuration.degrees.pp - one
+    return any(all(map(operator.le, some, most_ranks)) for some in (parts, parts[::-1]))
+
+
+def _latencies_s(configuration: Configuration, hop_s: float, crossed: tuple[int, ...], crossing_s: float) -> FloatArray:
+    """Messages of every stage at their least, of those that cross after these ranks so long (seconds)."""
+    last, looped, ranks = configuration.degrees.pp - 1, configuration.family == "loop", configuration.rank_of_stages
+    latency_s = np.zeros(len(ranks))
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        if here != there:
+            boundary = last if looped and here == last else min(here, there)
+            latency_s[stage] = crossing_s if boundary in crossed else hop_s
+    return latency_s

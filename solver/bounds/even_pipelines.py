@@ -67,7 +67,7 @@ def even_pipelines_s(pipelines: PipelineRows, delay: CrossingDelay, at_least_s: 
     """
     late_s = np.zeros(len(pipelines.hop_s))
     if delay.messages is not None:
-        each_s = delay.messages.each_s(delay.num_replicas, np.full(len(late_s), np.inf))  # of however many crossings
+        each_s = delay.messages.each_s(delay.num_replicas)
         late_s = np.where(delay.num_replicas > 0, np.maximum(each_s - pipelines.hop_s, 0.0), 0.0)
     if at_least_s is None:
         return pipelines_s(pipelines, late_s, delay.num_groups, np.full(len(late_s), UNKNOWN))

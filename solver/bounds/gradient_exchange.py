@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among
-from solver.cost.columns import FloatArray, IntArray
+from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
+from solver.cost.job import Job
 from solver.cost.stage import StageCost
 
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """Bytes that exchanges send out of every place: of the smallest stage, the largest rank and the whole model."""
+    """Bytes that exchanges send out of every place: of the smallest stage, of the lightest and the largest rank, and of
+    the whole model.
+    """
 
     smallest: FloatArray
+    lightest: FloatArray
     largest: FloatArray
     whole: FloatArray
 
@@ -33,17 +37,23 @@ class GradientExchange:
 
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
         whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
-        largest = sent(*_most_parameters(price, shares, ends)) if ends else whole
-        return cls(sent(*least_parameters(price, shares)), largest, whole)
+        smallest = sent(*least_parameters(price, shares))
+        if not ends:
+            return cls(smallest, columns.vpp * smallest, whole, whole)
+        between = [sent(one.parameters, one.expert_parameters) for one in _lightest_between(price, shares)]
+        at_ends = [sent(one.parameters, one.expert_parameters) for one in ends]
+        lightest = np.minimum.reduce([*(np.where(columns.pp > 2, one, np.inf) for one in between), *at_ends])
+        return cls(smallest, lightest, sent(*_most_parameters(price, shares, ends)), whole)
 
     def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
         """End of the exchanges of all stages of so many ranks, with so many ranks whole in a group.
 
-        All of them come after the first stage's weight gradients, and the last one of each rank after all work of the
-        rank. What they send fits through the links; those of an average rank follow each other on its cards.
+        All of them come after the first backward of all micro-batches, the last one of each rank after all its work.
+        What they send fits through the links; those of an average rank follow each other on its cards.
         """
-        stages = ranks * vpp
-        others = np.maximum(self.whole - retained * self.largest, stages * self.smallest)
+        others = np.maximum(
+            self.whole - retained * self.largest, ranks * np.maximum(vpp * self.smallest, self.lightest)
+        )
         in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
         all_s = link.stage_work_s + np.maximum(others / link.rate, in_row_s)
         last_s = np.maximum(ranks * self.smallest / link.rate, self.smallest / link.cards_rate + link.steps_s)
@@ -53,10 +63,11 @@ class GradientExchange:
 
 @dataclass(frozen=True)
 class ExchangeLink:
-    """What exchanges between groups wait for, and how they go on: bytes per second, and seconds of steps of each.
+    """What exchanges between groups over so many places wait for, and how they go on: bytes per second, and seconds of
+    steps of each.
 
-    `stage_work_s` and `rank_work_s` are the least work of a stage and of a rank, less what overlaps; `rate` is that of
-    the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
+    `stage_work_s` and `rank_work_s` are the least work of a rank before a stage exchanges and in all, less what
+    overlaps; `rate` is that of the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
     """
 
     stage_work_s: FloatArray
@@ -64,6 +75,21 @@ class ExchangeLink:
     rate: FloatArray
     cards_rate: FloatArray
     steps_s: FloatArray
+    num_places: IntArray
+
+    def stages_s(self, dense: FloatArray, experts: FloatArray, columns: Columns, job: Job) -> FloatArray:
+        """Least exchange of every stage of a rank (seconds), one after another: on the links, or on cards and in steps.
+
+        Dense and expert parameters are by row and stage; of the rows the least counts.
+        """
+        rows = np.repeat(np.arange(len(columns)), dense.shape[1])
+        each = columns.take(rows)
+        parameters = group_parameters(dense.ravel(), experts.ravel(), each)
+        sent = crossing_bytes(parameters, each, self.num_places[rows], job).reshape(dense.shape)
+        on_links, on_cards = sent / self.rate[:, None], sent / self.cards_rate[:, None] + self.steps_s[:, None]
+        is_longer = on_cards.sum(axis=1) > on_links.sum(axis=1)
+        least: FloatArray = np.where(is_longer[:, None], on_cards, on_links).min(axis=0)
+        return least
 
 
 def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:
@@ -79,6 +105,13 @@ def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, Flo
     """Dense and expert parameters on one GPU of the stage with the fewest layers."""
     one, other = smallest_stages(price, shares)
     return np.minimum(one.parameters, other.parameters), np.minimum(one.expert_parameters, other.expert_parameters)
+
+
+def _lightest_between(price: StageCosts, shares: Shares) -> Iterator[StageCost]:
+    """The lightest rank between the ends: with as many MoE layers as there may be, and with as many dense ones."""
+    job, layers = price.context.job, shares.inner_ranks()[0]
+    for moe in (np.minimum(layers, job.num_moe_layers), np.maximum(layers - job.num_dense_layers, 0)):
+        yield price.of(layers - moe, moe)
 
 
 def _most_parameters(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> tuple[FloatArray, FloatArray]:

@@ -28,7 +28,7 @@ class MessageDelays:
     before any gradient, and of all lives of chunks.
 
     `hop_s` is that of a message inside a group of GPUs. `held_s` is the sum over chunks of what lies between a chunk's
-    forward and its input gradient, of so many messages that being late once behind others is nothing.
+    forward and its input gradient.
     """
 
     hop_s: float = 0.0
@@ -43,24 +43,21 @@ class MessageDelays:
         if one.degrees.pp == 1:
             return cls()
         hop_s = least_hop_s(context, configurations)
-        apart_s = between_types_s(context, configurations, (crossings_of(one), float("inf")))
-        return cls.along(one, hop_s, apart_s)
+        return cls.along(one, hop_s, between_types_s(context, configurations))
 
     @classmethod
-    def along(
-        cls, configuration: Configuration, hop_s: float, crossing_s: Sequence[float], num_groups: int = 2
-    ) -> MessageDelays:
-        """Of a pipeline over so many groups of GPUs. `crossing_s` is d, of the messages of one micro-batch and of all.
+    def along(cls, configuration: Configuration, hop_s: float, crossing_s: float, num_groups: int = 2) -> MessageDelays:
+        """Of a pipeline over so many groups of GPUs, of whose messages those between groups take `crossing_s`.
 
         With g groups a cycle crosses g times and a way over the ranks g - 1 times.
         """
         pp, v = configuration.degrees.pp, configuration.degrees.vpp
-        more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in crossing_s)
+        more_s = max(crossing_s - hop_s, 0.0)
         hops_s = hop_s * sum(here != there for here, there in pairwise(configuration.rank_of_stages))
         turnaround_s = hops_s + crossings_of(configuration, num_groups) / 2.0 * more_s
         if configuration.family == "loop":
-            ahead_s, held_s = ((v - 1) * (pp * hop_s + num_groups * more) for more in (more_s, more_of_all_s))
-            return cls(hop_s, ahead_s, turnaround_s, v * held_s)
+            ahead_s = (v - 1) * (pp * hop_s + num_groups * more_s)
+            return cls(hop_s, ahead_s, turnaround_s, v * ahead_s)
         return cls(hop_s, ((pp - 1) * hop_s + (num_groups - 1) * more_s) * (configuration.family == "v"), turnaround_s)
 
 
@@ -98,38 +95,35 @@ def least_hops_s(context: Context, columns: Columns) -> FloatArray:
     return least
 
 
-def between_types_s(
-    context: Context, configurations: Sequence[Configuration], num_crossings: Sequence[float]
-) -> list[float]:
-    """Least time of each message of a replica between ranks on different GPU types, of so many there and back.
+def between_types_s(context: Context, configurations: Sequence[Configuration]) -> float:
+    """Least time of each message of a replica between ranks on different GPU types; 0 where none needs two.
 
-    One figure for every number of messages, zero where no pipeline needs two types. Every rank of a pipeline with
+    Every rank of a pipeline with
     layers by GPU type is on one type with all its replicas. Where no type holds all of the ranks, each replica has
     ranks on two types, and its messages go between places of different types.
     """
     columns, one = columns_of_all(configurations), configurations[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
     if one.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= one.degrees.pp:
-        return [0.0] * len(num_crossings)
+        return 0.0
     found = [_apart_s(context, {name}, set(held) - {name}) for name in held]
     latencies = [one for one in found if one is not None]
     if len(latencies) < len(found):
-        return [0.0] * len(num_crossings)
+        return 0.0
     latency_s = min(latencies, default=0.0)
     cut = _between_places(context)
     if cut is None:
-        return [latency_s] * len(num_crossings)
+        return latency_s
     messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-    each_s = (messages.each_s(columns.dp, np.full(len(columns), number)) for number in num_crossings)
-    return [float(one.min()) + max(latency_s - cut.nearest_s, 0.0) for one in each_s]
+    return float(messages.each_s(columns.dp).min()) + max(latency_s - cut.nearest_s, 0.0)
 
 
 @dataclass(frozen=True)
 class TypeHops:
     """The least that a message from one rank to another takes, by the GPU types that they may be on.
 
-    `hop_s` is that of any message, `message_s` that of one over `cut`, between the places that are nearest to each
-    other. `known` has what was asked for.
+    `hop_s` is that of any message, `message_s` that of one of all replicas over `cut`, between the places that are
+    nearest to each other. `known` has what was asked for.
     """
 
     context: Context
@@ -144,7 +138,7 @@ class TypeHops:
         columns, cut, message_s = columns_of_all(configurations), _between_places(context), 0.0
         if cut is not None:
             messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-            message_s = float((messages.latency_s + messages.transfer_s).min())
+            message_s = float(messages.each_s(columns.dp).min())
         return cls(context, least_hop_s(context, configurations), cut, message_s)
 
     def least_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:

@@ -19,9 +19,10 @@ import numpy as np
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
 from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
+from solver.bounds.lightest import before_exchange_s, lightest_rank_s
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import LOOP_FAMILY
-from solver.configurations.pricing import Shares, StageCosts, kinds
+from solver.configurations.pricing import Shares, StageCosts
 from solver.context import Context
 from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
@@ -58,9 +59,10 @@ class NetworkCut:
 
 @dataclass(frozen=True)
 class CrossingMessages:
-    """Stage messages between groups of a cut: bytes of one, and what one takes at least that loses nothing."""
+    """Stage messages between groups of a cut: bytes of one, GPUs that send it, what one takes that loses nothing."""
 
     message_bytes: FloatArray
+    num_gpus: IntArray
     transfer_s: FloatArray
     latency_s: float
     loss: MessageLoss
@@ -68,12 +70,13 @@ class CrossingMessages:
     @classmethod
     def of(cls, cut: NetworkCut, columns: Columns, message_bytes: FloatArray) -> CrossingMessages:
         """Each GPU of a stage sends its part over a connection of its own."""
-        transfer_s = message_bytes / (columns.tp * columns.cp * cut.limits.message_bytes_per_s)
-        return cls(message_bytes, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss)
+        num_gpus = columns.tp * columns.cp
+        transfer_s = message_bytes / (num_gpus * cut.limits.message_bytes_per_s)
+        return cls(message_bytes, num_gpus, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss)
 
-    def each_s(self, num_replicas: IntArray, num_crossings: FloatArray) -> FloatArray:
-        """Least time of each of the crossings of a replica, one after another, where so many replicas cross."""
-        wait_s = self.loss.each_s(self.transfer_s, self.message_bytes, num_replicas, num_crossings)
+    def each_s(self, num_replicas: IntArray) -> FloatArray:
+        """Least time of each of the crossings of a replica where so many replicas cross."""
+        wait_s = self.loss.each_s(self.transfer_s, self.message_bytes, self.num_gpus, num_replicas)
         return self.latency_s + self.transfer_s + wait_s
 
 
@@ -102,20 +105,26 @@ class CrossingDelay:
         if self.messages is None:
             return np.zeros(len(self.num_replicas))
         crossings = (self.num_groups - 1) * np.asarray(num_passes) + np.where(self.looped, num_ways_home, 0.0)
-        return np.where(self.num_replicas > 0, crossings * self.messages.each_s(self.num_replicas, crossings), 0.0)
+        return np.where(self.num_replicas > 0, crossings * self.messages.each_s(self.num_replicas), 0.0)
 
 
 @dataclass(frozen=True)
 class CutCase:
-    """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay."""
+    """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay.
+
+    Where some rank is not whole, `spanning` is how it exchanges. Where all are, each in one of two groups, `most_ranks`
+    is how many either holds (rows x groups).
+    """
 
     possible: BoolArray
     least_s: FloatArray
     delay: CrossingDelay
+    spanning: ExchangeLink | None = None
+    most_ranks: IntArray | None = None
 
 
 def with_distance_s(
-    bound_s: FloatArray, cases_by_cut: Iterable[list[CutCase]], pipeline_s: Callable[[CrossingDelay], FloatArray]
+    bound_s: FloatArray, cases_by_cut: Iterable[Iterable[CutCase]], pipeline_s: Callable[[CrossingDelay], FloatArray]
 ) -> FloatArray:
     """The bound, or more: for every cut T >= min over its cases of max(exchanges and messages, pipeline).
 
@@ -131,10 +140,11 @@ def with_distance_s(
 
 
 def distance_cases(
-    price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost] = ()
-) -> Iterator[list[CutCase]]:
+    price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost] = (), *, jointly: bool = False
+) -> Iterator[Iterable[CutCase]]:
     """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
 
+    `jointly`: by the number of these ranks as well, where that says more.
     `ends` are the costs of the first and the last rank; without them shares are not known: then `shares` has stages at
     their smallest, all work may overlap, and one rank may be the model.
     """
@@ -142,42 +152,84 @@ def distance_cases(
     found = cuts(context)
     if not found:
         return
-    begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
+    begin = np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0)
     inside = _Inside.of(price, shares, overlap_s, ends)
     first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp)
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     exchanged = GradientExchange.of(price, shares, num_places, ends)
-    group = columns.tp * columns.cp
-    senders = np.maximum(columns.dp // num_places, 1) * group
+    senders = np.maximum(columns.dp // num_places, 1) * columns.tp * columns.cp
     each_bytes = boundary_bytes(context.job, columns)
-    message_bytes = columns.num_microbatches * each_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
-        cards_rate = cut.limits.most_bytes_per_s(senders)
-        steps_s = 2.0 * (num_places - 1) * cut.nearest_s
-        one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
-        rate = cut.exchange_rates[fewest] * cut.limits.most_share(senders)
-        rank_work_s = np.maximum(inside.work_s - overlap_s, 0.0)
-        link = ExchangeLink(begin, rank_work_s, rate, cards_rate, steps_s)
-        none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
-        cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
-        whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
-        for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
-            retained = np.minimum(whole[:, h - 1], some.pp)[row_of]
-            by_rate = _leaving_by_rate(cut, held, some, h)[row_of]
-            spanning = columns.pp - retained
-            crossing = _num_crossing(held, some, h)[row_of]
-            exchanges = np.where(spanning > 0, exchanged.least_s(spanning, columns.vpp, retained, link), 0.0)
-            leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
-            parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, one_queue_s, 0.0))]
-            if cut.of_places:
-                parts.append(inside.work_s + inside.exposed_s)
-            delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, each_bytes))
-            cases.append(CutCase(retained > 0, np.maximum.reduce(parts), delay))
-        yield cases
+        link = ExchangeLink(
+            begin,
+            np.maximum(inside.work_s - overlap_s, 0.0),
+            cut.exchange_rates[fewest] * cut.limits.most_share(senders),
+            cut.limits.most_bytes_per_s(senders),
+            2.0 * (num_places - 1) * cut.nearest_s,
+            num_places,
+        )
+        messages = CrossingMessages.of(cut, columns, each_bytes)
+        yield _Cases(cut, columns, looped, inside, exchanged, link, messages, (some, row_of, held)).each(
+            jointly=jointly
+        )
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """What the cases of a cut have in common. `groups` are rows that differ in what a group holds, the row among them
+    of every row, and how many stage groups each group of the cut holds.
+    """
+
+    cut: NetworkCut
+    columns: Columns
+    looped: BoolArray
+    inside: _Inside
+    exchanged: GradientExchange
+    link: ExchangeLink
+    messages: CrossingMessages
+    groups: tuple[Columns, IntArray, IntArray]
+
+    def each(self, *, jointly: bool) -> Iterator[CutCase]:
+        """No rank whole, and then some in h groups."""
+        columns, (some, row_of, held) = self.columns, self.groups
+        none_whole = self.exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), self.link)
+        yield CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)), self.link)
+        by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
+        whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
+        for h in range(1, min(held.shape[1], most) + 1):
+            retained = np.minimum(whole[:, h - 1], some.pp)
+            if not jointly:
+                yield self._case(h, retained > 0, retained, np.ones_like(retained))
+                continue
+            if h > 1:  # each rank whole in one of these groups, or one or more in several
+                most_ranks = by_group[row_of] if held.shape[1] == 2 else None
+                yield replace(self._case(h, retained >= some.pp, some.pp, some.pp), most_ranks=most_ranks)
+                fewer = np.minimum(retained, some.pp - 1)
+                yield self._case(h, fewer > 0, fewer, np.ones_like(fewer))
+                continue
+            for number in range(1, most + 1):
+                ranks = np.full_like(retained, number)
+                yield self._case(h, (retained >= ranks) & (some.pp >= ranks), ranks, ranks)
+
+    def _case(self, num_groups: int, possible: BoolArray, most: IntArray, fewest: IntArray) -> CutCase:
+        """The ranks that are whole lie in so many groups: no more than `most` of them and `fewest` or more."""
+        columns, (some, row_of, held) = self.columns, self.groups
+        by_rate = _leaving_by_rate(self.cut, held, some, num_groups, fewest)[row_of]
+        crossing, retained = _num_crossing(held, some, num_groups, fewest)[row_of], most[row_of]
+        spanning = np.maximum(columns.pp - retained, 0)
+        exchanges = self.exchanged.least_s(spanning, columns.vpp, retained, self.link)
+        sent_bytes = columns.num_microbatches * self.messages.message_bytes
+        leaving = sent_bytes * _times_left(columns.vpp, self.looped, num_groups) * by_rate
+        queue_s = sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
+        parts = [np.where(spanning > 0, exchanges, 0.0), np.maximum(leaving, np.where(by_rate > 0, queue_s, 0.0))]
+        if self.cut.of_places:
+            parts.append(self.inside.work_s + self.inside.exposed_s)
+        delay = CrossingDelay(crossing, self.looped, max(num_groups, 2), self.messages)
+        return CutCase(possible[row_of], np.maximum.reduce(parts), delay, self.link if (spanning > 0).all() else None)
 
 
 def _times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
@@ -216,53 +268,41 @@ class _Inside:
         return cls(work_s, np.maximum(exchange_s - overlap_s, 0.0))
 
 
-def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
-    """Work of one micro-batch on the lightest rank, of which `ends` are the first and the last."""
-    lightest: FloatArray = np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for cost in ends)])
-    return lightest
-
-
-def inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
-    layer_s = np.minimum.reduce(_layers_s(price))
-    inner: FloatArray = np.where(price.columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
-    return inner
-
-
-def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
+def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_groups: int, whole: IntArray) -> FloatArray:
     """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
 
-    One group: (replicas that do not stay inside) / its rate, the least of all groups that hold a whole rank. Several:
+    One group: (replicas that do not stay inside) / its rate, the least of all groups that hold `whole` ranks. Several:
     all dp replicas over the sum of the h largest rates.
     """
     if num_groups == 1:
         rate_g = np.where(cut.rate_g > 0, cut.rate_g, UNLINKED)
-        by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp) / rate_g).min(axis=1)
+        by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp, whole) / rate_g).min(axis=1)
         return np.where(np.isfinite(by_rate), by_rate, 0.0)
     most = float(np.sort(cut.rate_g)[-num_groups:].sum())
     visiting: FloatArray = columns.dp.astype(np.float64) / (most or UNLINKED)
     return visiting
 
 
-def _num_crossing(held: IntArray, columns: Columns, num_groups: int) -> IntArray:
-    """Fewest replicas that leave a group where ranks lie whole in so many: all of them where these are several."""
+def _num_crossing(held: IntArray, columns: Columns, num_groups: int, whole: IntArray) -> IntArray:
+    """Fewest replicas that leave a group where `whole` ranks or more lie in so many: all where these are several."""
     if num_groups > 1:
         return columns.dp
-    fewest = _leaving(held, columns.dp, columns.pp).min(axis=1)
+    fewest = _leaving(held, columns.dp, columns.pp, whole).min(axis=1)
     return np.where(np.isfinite(fewest), fewest, 0.0).astype(np.int64)
 
 
-def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
-    """Replicas that do not stay in a group which holds one of their ranks whole: dp - floor((g - dp) / (pp - 1)).
+def _leaving(held: IntArray, dp: IntArray, pp: IntArray, whole: IntArray) -> FloatArray:
+    """Replicas that do not stay in a group which holds r ranks whole: dp - floor((g - r dp) / (pp - r)).
 
-    Infinite where a group cannot hold a rank whole.
+    Infinite where a group cannot hold these ranks.
 
-    >>> _leaving(np.array([[64, 12, 7]]), np.array([8]), np.array([8]))
+    >>> _leaving(np.array([[64, 12, 7]]), np.array([8]), np.array([8]), np.array([1]))
     array([[ 0.,  8., inf]])
     """
-    inside = (held - dp[:, None]) // np.maximum(pp - 1, 1)[:, None]
-    leaving = np.where(pp[:, None] > 1, np.maximum(dp[:, None] - inside, 0).astype(np.float64), 0.0)
-    return np.where(held >= dp[:, None], leaving, np.inf)
+    dp, pp, whole = dp[:, None], pp[:, None], whole[:, None]
+    inside = (held - whole * dp) // np.maximum(pp - whole, 1)
+    leaving = np.where(pp > whole, np.maximum(dp - inside, 0).astype(np.float64), 0.0)
+    return np.where(held >= whole * dp, leaving, np.inf)
 
 
 def cuts(context: Context) -> Sequence[NetworkCut]:
@@ -303,34 +343,3 @@ def _around(context: Context, place: str, level: str) -> str:
 
 def _nested(context: Context, name: str, names: dict[str, int]) -> bool:
     return bool(names.keys() & set(context.topology.ancestors(name)[1:]))
-
-
-def _lightest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """Work of one micro-batch on the lightest stage: the first, the last, or one between of the cheaper kind."""
-    first, last = _end_stages_s(price, shares)
-    layer_s = np.minimum.reduce(_layers_s(price))
-    inner = np.where(price.columns.pp * price.columns.vpp > 2, shares.split.middle * layer_s, np.inf)
-    lightest: FloatArray = np.minimum.reduce([first, last, inner])
-    return lightest
-
-
-def heaviest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """No stage does more than this on one micro-batch: the first, the last, or one between of the dearer kind."""
-    first, last = _end_stages_s(price, shares)
-    layer_s, split = np.maximum.reduce(_layers_s(price)), shares.split
-    inner = np.where(price.columns.pp * price.columns.vpp > 2, (split.middle + (split.num_more > 0)) * layer_s, 0.0)
-    heaviest: FloatArray = np.maximum.reduce([first, last, inner])
-    return heaviest
-
-
-def _end_stages_s(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
-    """Work of one micro-batch on the first and on the last stage; where there is only one it is both."""
-    split, total, alone = shares.split, shares.num_layers, price.columns.pp * price.columns.vpp == 1
-    first = price.of(*kinds(price.context, 0, split.first), embedding=1.0, logits=np.where(alone, 1.0, 0.0))
-    last = price.of(*kinds(price.context, total - split.last, total), embedding=np.where(alone, 1.0, 0.0), logits=1.0)
-    return first.total_s, last.total_s
-
-
-def _layers_s(price: StageCosts) -> list[FloatArray]:
-    """Work of one micro-batch on a layer of each kind that the model has."""
-    return [one.total_s for one in price.layer_of_each_kind()]

@@ -16,7 +16,7 @@ from models.plan import Configuration
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
 from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.crossing_pipelines import crossing_bound_s
+from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
@@ -31,10 +31,7 @@ from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
-from solver.pipeline.bounds import lower_bound
 from solver.pipeline.problem import shape_of
-
-MOST_WAYS = 16  # to cross, of which each has a relaxation of its own; of more the least delays count
 
 
 def refined_bound_s(
@@ -52,7 +49,7 @@ def refined_bound_s(
             return stage_partition_bound_s(context, configurations, 0.0, high_s)
         return partition_pipelines_bound_s(context, configurations, 0.0, high_s, clock)
     priced = _Priced.of(context, configurations)
-    relaxed = _Relaxation.of(context, configuration, priced)
+    relaxed = _relaxed(context, configuration, priced)
     bound_s = relaxed.bound_s()
     costs = priced.costs
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
@@ -60,14 +57,13 @@ def refined_bound_s(
         for mixed in _mixed_pipelines(context, configuration, priced, relaxed) if bound_s < high_s else ():
             bound_s = mixed.least_s(bound_s, high_s, clock)
 
-    def pipeline_s(crossing_s: float, delays: MessageDelays) -> float:
-        ways = list(_ways_to_cross(configuration))
-        if len(ways) > MOST_WAYS:
-            return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
-        return min(relaxed.bound_s(_hops(configuration, priced.hop_s, one, crossing_s)) for one in ways)
+    def delayed_s(delays: MessageDelays) -> float:
+        return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
 
     if bound_s < high_s:
-        bound_s = crossing_bound_s(context, configurations, bound_s, priced.hop_s, pipeline_s)
+        parameters = priced.parameters(len(configurations))
+        crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, clock)
+        bound_s = crossing_bound_s(crossing, bound_s, high_s)
     return bound_s
 
 
@@ -77,7 +73,7 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
     Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
     beats it.
     """
-    return _Relaxation.of(context, configuration, _Priced.of(context, [configuration])).bound_s()
+    return _relaxed(context, configuration, _Priced.of(context, [configuration])).bound_s()
 
 
 @dataclass(frozen=True)
@@ -100,6 +96,10 @@ class _Priced:
         """The stages with the pool that they are on."""
         return list(zip(itertools.cycle(self.pools), self.options, strict=False))
 
+    def parameters(self, num_configurations: int) -> tuple[FloatArray, FloatArray]:
+        """Dense and expert parameters on one GPU, by configuration and stage, the least of all pools."""
+        return _parameters(self.options, num_configurations)
+
     @property
     def exposed_s(self) -> FloatArray:
         """Least time from the last weight gradient of every stage to the end of its exchange."""
@@ -118,38 +118,23 @@ class _Priced:
         return cls(pools, options, cards_s, exchange_s, overlap, least_hop_s(context, configurations))
 
 
-@dataclass(frozen=True)
-class _Relaxation:
-    """The pipeline with every cost at its least, None where memory holds no micro-batch, and the least update."""
-
-    problem: PipelineProblem | None
-    update_s: float
-    exchanges_s: float
-
-    @classmethod
-    def of(cls, context: Context, configuration: Configuration, priced: _Priced) -> _Relaxation:
-        """With every message at its least."""
-        update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
-        problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
-        if not fits_r.all():
-            return cls(None, update_s, 0.0)
-        return cls(problem, update_s, rank_exchanges_s(problem, priced.cards_s, priced.overlap_s))
-
-    def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
-        """The bound of its pipeline, with other messages where they are given; infinite where nothing fits."""
-        if self.problem is None:
-            return float("inf")
-        problem = self.problem if hops is None else self.problem.model_copy(update={"hops": hops})
-        return max(lower_bound(problem), self.exchanges_s) + self.update_s
+def _relaxed(context: Context, configuration: Configuration, priced: _Priced) -> PipelineRelaxation:
+    """The pipeline with every message at its least."""
+    update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
+    problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
+    if not fits_r.all():
+        return PipelineRelaxation(None, priced.hop_s, priced.overlap_s, 0.0, update_s)
+    exchanges_s = rank_exchanges_s(problem, priced.cards_s, priced.overlap_s)
+    return PipelineRelaxation(shape_of(problem), priced.hop_s, priced.overlap_s, exchanges_s, update_s)
 
 
 def _mixed_pipelines(
-    context: Context, configuration: Configuration, priced: _Priced, relaxed: _Relaxation
+    context: Context, configuration: Configuration, priced: _Priced, relaxed: PipelineRelaxation
 ) -> Iterator[MixedPipelines]:
     """For every split of the types: the faster ones have no room for all ranks of some replica."""
-    if relaxed.problem is None:
+    least = relaxed.shape
+    if least is None:
         return
-    least = shape_of(relaxed.problem)
     for _, slow, most_fast in halves(context, configuration, priced.costs):
         problem, fits_r = _pipeline(context, configuration, priced, slow)
         yield MixedPipelines(
@@ -189,13 +174,20 @@ def _spread(
 ) -> ExchangeBound:
     """Least times of the exchange of every stage over any number of places, of any of the configurations."""
     num_stages, fabrics = configurations[0].degrees.num_stages, [fabric_of(pool) for pool in pools]
-    of_each = [options[first : first + len(pools)] for first in range(0, len(options), len(pools))]
     rows = columns_of_all(configurations).take(np.repeat(np.arange(len(configurations)), num_stages))
-    dense = np.concatenate([np.minimum.reduce([one.cost.parameters for one in own]) for own in of_each])
-    experts = np.concatenate([np.minimum.reduce([one.cost.expert_parameters for one in own]) for own in of_each])
-    found = ExchangeBound.of(context, rows, fabrics, dense, experts)
-    shape = (len(configurations), num_stages)
-    return ExchangeBound(found.duration_s.reshape(shape).min(axis=0), found.cards_s.reshape(shape).min(axis=0))
+    dense, experts = _parameters(options, len(configurations))
+    found = ExchangeBound.of(context, rows, fabrics, dense.ravel(), experts.ravel())
+    return ExchangeBound(
+        found.duration_s.reshape(dense.shape).min(axis=0), found.cards_s.reshape(dense.shape).min(axis=0)
+    )
+
+
+def _parameters(options: list[PoolStages], num_configurations: int) -> tuple[FloatArray, FloatArray]:
+    """Dense and expert parameters on one GPU, by configuration and stage, the least of all pools."""
+    num_pools = len(options) // num_configurations
+    of_each = [options[first : first + num_pools] for first in range(0, len(options), num_pools)]
+    dense = np.stack([np.minimum.reduce([one.cost.parameters for one in own]) for own in of_each])
+    return dense, np.stack([np.minimum.reduce([one.cost.expert_parameters for one in own]) for own in of_each])
 
 
 def _pipeline(
@@ -237,26 +229,11 @@ def _pipeline(
     return problem, np.array(fits_r)
 
 
-def _ways_to_cross(configuration: Configuration) -> Iterator[tuple[int, ...]]:
-    """Where a pipeline in two groups may cross: after which ranks, the last one where a loop comes home.
-
-    One boundary between neighbours at least is on the way; a loop goes over all ranks and home, so over two.
-    """
-    pp = configuration.degrees.pp
-    both = itertools.combinations(range(pp), 2)
-    return both if configuration.family == "loop" else ((rank,) for rank in range(pp - 1))
-
-
-def _hops(
-    configuration: Configuration, hop_s: float, crossed: tuple[int, ...] = (), crossing_s: float = 0.0
-) -> tuple[PipelineHop, ...]:
-    """Every message at its least, and so long those that cross, after ranks as `_ways_to_cross` has them."""
-    last, looped = configuration.degrees.pp - 1, configuration.family == "loop"
-    hops = []
+def _hops(configuration: Configuration, hop_s: float) -> tuple[PipelineHop, ...]:
+    """Every message at its least."""
     ranks = configuration.rank_of_stages
-    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
-        if here != there:
-            boundary = last if looped and here == last else min(here, there)
-            latency_s = crossing_s if boundary in crossed else hop_s
-            hops.append(PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=latency_s, transfer_s=0.0))
-    return tuple(hops)
+    return tuple(
+        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=hop_s, transfer_s=0.0)
+        for stage, (here, there) in enumerate(itertools.pairwise(ranks))
+        if here != there
+    )

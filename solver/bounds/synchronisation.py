@@ -15,7 +15,7 @@ import numpy as np
 
 from models.schedule import PipelineProblem
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
-from solver.bounds.network_cut import heaviest_stage_s
+from solver.bounds.lightest import heaviest_stage_s
 from solver.bounds.spread_exchange import ExchangeBound
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of

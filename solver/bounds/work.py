@@ -8,7 +8,7 @@ and slower types".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +19,11 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import Bounds, merged
 from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
 from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
+from solver.bounds.lightest import inner_rank_s, lightest_rank_s
 from solver.bounds.network_cut import (
     CrossingDelay,
     CutCase,
     distance_cases,
-    inner_rank_s,
-    lightest_rank_s,
     with_distance_s,
 )
 from solver.bounds.synchronisation import SynchronisationTail, average_rank_exchanges_s, rank_cards_s, tail_of
@@ -151,12 +150,12 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower_s), guess_s=guess)
 
 
-def even_cases(context: Context, space: Space) -> tuple[Iterator[list[CutCase]], FloatArray]:
+def even_cases(context: Context, space: Space) -> tuple[Iterator[Iterable[CutCase]], FloatArray]:
     """How even pipelines may lie over every cut, on whatever GPU types, and the least update after all of it."""
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares, price = Shares.of(prices[0], space.family), least_of(prices)
     tail, costs = tail_of(prices, shares), [cost for _, cost in ends_of(price, shares)]
-    return distance_cases(price, shares, tail.overlap_s, costs), tail.update_s
+    return distance_cases(price, shares, tail.overlap_s, costs, jointly=True), tail.update_s
 
 
 def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
@@ -228,7 +227,8 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
     nowhere = CrossingDelay.none(len(columns))
     usual_s = pipeline_s(nowhere)
     bound_s = usual_s if ways_s is None else ways_s(nowhere)
-    for cases in distance_cases(price, shares, tail.overlap_s, costs):  # those of all cuts at once fill the memory
+    for cut in distance_cases(price, shares, tail.overlap_s, costs):  # those of all cuts at once fill the memory
+        cases = list(cut)
         usual_s = with_distance_s(usual_s, [cases], pipeline_s)
         if ways_s is not None:
             bound_s = with_distance_s(np.maximum(bound_s, usual_s), [cases], _longer(pipeline_s, ways_s))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.bounds.connections import MessageLoss, SharedPlanes
 from solver.bounds.network_cut import cuts
 from solver.network.balancing import ecmp_efficiency
 from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
+from solver.network.reliability import expected_max_poisson
+from solver.network.technology import TECHNOLOGIES
 from solver.network.topology import PathFacts
 from solver.transport.options import options
 from tests.build_job import context_of, job
@@ -40,9 +44,10 @@ def test_no_option_waits_less_than_its_bound(reorders: bool, loss: float, messag
     facts, own_bytes = path(loss, reorders=reorders), message_bytes / GPUS
     wire = Wire(facts, CARD_BYTES_PER_S, sharing * GPUS, 1e15)
     plain = Wire(path(0.0, reorders=reorders), CARD_BYTES_PER_S, sharing * GPUS, 1e15)
-    bound = MessageLoss(loss, facts.round_trip_s, 4096, reorders, 1)
+    pairs = TECHNOLOGIES[facts.technology].max_queue_pairs
+    bound = MessageLoss(loss, facts.round_trip_s, 4096, reorders, 1, pairs)
     transfer_s, size = np.array([message_bytes / (GPUS * CARD_BYTES_PER_S)]), np.array([message_bytes])
-    least_s = float((transfer_s + bound.wait_s(transfer_s, size, np.array([float(sharing)])))[0])
+    least_s = float((transfer_s + bound.wait_s(transfer_s, size, np.array([GPUS]), np.array([float(sharing)])))[0])
     taken = []
     for option in options(facts)[::11]:
         rate = connection_rate_bytes_per_s(option, wire)
@@ -51,18 +56,27 @@ def test_no_option_waits_less_than_its_bound(reorders: bool, loss: float, messag
     assert least_s > transfer_s
 
 
-def test_more_replicas_wait_longer_and_turns_cost_their_shift() -> None:
-    bound = MessageLoss(1e-5, 1e-2, 4096, selective=False, num_edges=1)
-    transfer_s, size = np.full(4, 1e-4), np.full(4, 2e7)
-    once, often = (bound.each_s(transfer_s, size, np.array([1, 16, 256, 4096]), np.full(4, n)) for n in (1.0, 50.0))
-    assert (np.diff(once) >= 0).all()
-    assert once[-1] > 2.0 * once[0]
-    assert (often <= once).all()
+def test_more_replicas_wait_longer() -> None:
+    bound = MessageLoss(1e-5, 1e-2, 4096, selective=False, num_edges=2, max_queue_pairs=1)
+    size, gpus = np.full(4, 2e7), np.full(4, 8)
+    waits = bound.each_s(np.full(4, 1e-4), size, gpus, np.array([1, 16, 256, 4096]))
+    assert (np.diff(waits) > 0).all()
+    assert waits[-1] > 1e-2 > 2.0 * waits[0]  # more than one round trip: some queue pair loses twice
+
+
+@given(losses=st.floats(1e-6, 50.0), pairs=st.integers(1, 4000), fewer=st.integers(1, 4000))
+def test_no_number_of_queue_pairs_expects_fewer_losses_of_the_worst(losses: float, pairs: int, fewer: int) -> None:
+    """The bound knows the most queue pairs there may be; a message may use fewer, each with more of it."""
+    most, used = max(pairs, fewer), min(pairs, fewer)
+    bound = MessageLoss(1.0, 1.0, 1, selective=False, num_edges=1, max_queue_pairs=most)
+    one = np.array([1])
+    wait = float(bound.wait_s(np.zeros(1), np.array([losses]), one, one.astype(float))[0])
+    assert wait <= expected_max_poisson(losses / used, used) + 1e-12
 
 
 def test_links_that_lose_nothing_make_nobody_wait() -> None:
-    bound = MessageLoss(0.0, 1e-2, 4096, selective=False, num_edges=1)
-    assert not bound.each_s(np.ones(2), np.ones(2), np.array([1, 9]), np.ones(2)).any()
+    bound = MessageLoss(0.0, 1e-2, 4096, selective=False, num_edges=1, max_queue_pairs=4)
+    assert not bound.each_s(np.ones(2), np.ones(2), np.array([8, 8]), np.array([1, 9])).any()
 
 
 def test_hashed_connections_reach_no_more_than_their_bound() -> None:

@@ -10,7 +10,7 @@ import pytest
 from models.outcome import Infeasible, Planned
 from models.request import PlanRequest
 from solver.bounds.least_traffic import least_crossing_bytes
-from solver.bounds.network_cut import heaviest_stage_s
+from solver.bounds.lightest import heaviest_stage_s
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, memory_needs

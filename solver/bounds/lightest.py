@@ -1,0 +1,73 @@
+"""The least work of one micro-batch on a rank or a stage of even pipelines, and the most on a stage, in columns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from solver.arrays import FloatArray
+from solver.configurations.pricing import Shares, StageCosts, kinds
+from solver.cost.stage import StageCost
+
+Seconds = Callable[[StageCost], FloatArray]  # of what a stage costs
+total_s: Seconds = operator.attrgetter("total_s")
+
+
+def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
+    """Work of one micro-batch on the lightest rank, of which `ends` are the first and the last."""
+    return _least_of_ranks(price, shares, ends, total_s)
+
+
+def inner_rank_s(price: StageCosts, shares: Shares, of: Seconds = total_s) -> FloatArray:
+    """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
+    layer_s = np.minimum.reduce(_layers_s(price, of))
+    inner: FloatArray = np.where(price.columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
+    return inner
+
+
+def _least_of_ranks(price: StageCosts, shares: Shares, ends: Sequence[StageCost], of: Seconds) -> FloatArray:
+    least: FloatArray = np.minimum.reduce([inner_rank_s(price, shares, of), *(of(cost) for cost in ends)])
+    return least
+
+
+def before_exchange_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
+    """Work of one micro-batch that a rank has done before a stage of it exchanges: all forwards, one stage's backward.
+
+    The last micro-batch has then gone forward through all of its stages, and so have all others. Of the stage alone
+    where `ends` are not known.
+    """
+    if not ends:
+        return _lightest_stage_s(price, shares, total_s)
+    forward_s = _least_of_ranks(price, shares, ends, lambda cost: cost.forward_s)
+    return forward_s + _lightest_stage_s(price, shares, lambda cost: cost.input_grad_s + cost.weight_grad_s)
+
+
+def _lightest_stage_s(price: StageCosts, shares: Shares, of: Seconds) -> FloatArray:
+    """Work of one micro-batch on the lightest stage: the first, the last, or one between of the cheaper kind."""
+    layer_s = np.minimum.reduce(_layers_s(price, of))
+    inner = np.where(price.columns.pp * price.columns.vpp > 2, shares.split.middle * layer_s, np.inf)
+    lightest: FloatArray = np.minimum.reduce([inner, *map(of, _end_stages(price, shares))])
+    return lightest
+
+
+def heaviest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """No stage does more than this on one micro-batch: the first, the last, or one between of the dearer kind."""
+    layer_s, split = np.maximum.reduce(_layers_s(price, total_s)), shares.split
+    inner = np.where(price.columns.pp * price.columns.vpp > 2, (split.middle + (split.num_more > 0)) * layer_s, 0.0)
+    heaviest: FloatArray = np.maximum.reduce([inner, *map(total_s, _end_stages(price, shares))])
+    return heaviest
+
+
+def _end_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:
+    """One micro-batch on the first and on the last stage; where there is only one it is both."""
+    split, total, alone = shares.split, shares.num_layers, price.columns.pp * price.columns.vpp == 1
+    first = price.of(*kinds(price.context, 0, split.first), embedding=1.0, logits=np.where(alone, 1.0, 0.0))
+    last = price.of(*kinds(price.context, total - split.last, total), embedding=np.where(alone, 1.0, 0.0), logits=1.0)
+    return first, last
+
+
+def _layers_s(price: StageCosts, of: Seconds) -> list[FloatArray]:
+    """One micro-batch on a layer of each kind that the model has."""
+    return [of(one) for one in price.layer_of_each_kind()]

@@ -1,0 +1,106 @@
+"""Pipelines over two groups, held against every assignment of their ranks to the groups."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.plan import Configuration
+from solver.bounds import relaxation
+from solver.bounds.crossing_pipelines import (
+    CrossingPipelines,
+    PipelineCrossing,
+    crossing_bound_s,
+    ways_to_cross,
+)
+from solver.bounds.gradient_exchange import ExchangeLink
+from solver.bounds.least_hops import MessageDelays
+from solver.cost.columns import columns_of_all
+from tests.build_job import FIXED, context_of, job
+from tests.unit.solver.bounds.test_relaxation import FAR, frontier_of
+
+CROSSING_S = 0.02
+LAYOUTS = [("one_way", 1, 4), ("one_way", 1, 5), ("v", 2, 4), ("loop", 2, 4), ("loop", 3, 4), ("loop", 2, 6)]
+
+
+def pipelines_of(monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int) -> CrossingPipelines:
+    """What the refined bound of an even configuration asks of two far buildings."""
+    seen: list[CrossingPipelines] = []
+
+    def noted(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
+        seen.append(pipelines)
+        return crossing_bound_s(pipelines, bound_s, high_s)
+
+    monkeypatch.setattr(relaxation, "crossing_bound_s", noted)
+    far = {"latency_s": 5e-3, "capacity_bytes_per_s": 1e12}
+    allowed = {**FIXED, "pp": [pp], "dp": [2], "vpp": [vpp]}
+    context = context_of(job(hosts=(3, 3), batch=16, allowed=allowed, link=far))
+    frontier = frontier_of(context)
+    every = [frontier.configuration(index) for index in range(len(frontier.rows))]
+    one = next(one for one in every if one.family == family and one.layer_split == "even")
+    relaxation.refined_bound_s(context, [one], FAR)
+    return seen[-1]
+
+
+def crossed(one: Configuration, group_r: tuple[int, ...]) -> tuple[int, ...]:
+    """After which ranks a pipeline with its ranks in these groups crosses."""
+    pp = one.degrees.pp
+    return tuple(r for r in range(pp if one.family == "loop" else pp - 1) if group_r[r] != group_r[(r + 1) % pp])
+
+
+def assignments(pp: int, most: tuple[int, int]) -> Iterator[tuple[int, ...]]:
+    """Every way to put the ranks into two groups that hold so many, both used."""
+    for group_r in itertools.product((0, 1), repeat=pp):
+        if 0 < sum(group_r) <= most[1] and 0 < pp - sum(group_r) <= most[0]:
+            yield group_r
+
+
+@pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
+def test_no_assignment_to_two_groups_is_below_the_bound(
+    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int
+) -> None:
+    pipelines = pipelines_of(monkeypatch, family, vpp, pp)
+    one, relaxed = pipelines.configurations[0], pipelines.relaxed
+    assert relaxed.shape is not None
+    delays, found = MessageDelays.along(one, relaxed.hop_s, CROSSING_S), []
+    for most in ((pp, pp), (pp - 1, 1), (pp - pp // 2, pp // 2)):
+        bound_s = pipelines.crossing_s(PipelineCrossing(CROSSING_S, delays, most), float("inf"))
+        least_s = min(with_crossings(pipelines, crossed(one, way)) for way in assignments(pp, most))
+        assert bound_s <= least_s * (1.0 + 1e-9)
+        found.append((bound_s, least_s))
+    assert found[0][0] == pytest.approx(found[0][1])  # any assignment: the bound is that of the best one
+    assert found[0][0] <= min(bound_s for bound_s, _ in found[1:])
+
+
+def with_crossings(pipelines: CrossingPipelines, boundaries: tuple[int, ...]) -> float:
+    """The relaxation with these boundaries crossed, written out hop by hop."""
+    one, relaxed = pipelines.configurations[0], pipelines.relaxed
+    assert relaxed.shape is not None
+    latency_s, ranks = np.zeros(one.degrees.num_stages), one.rank_of_stages
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        at = one.degrees.pp - 1 if one.family == "loop" and here > there else min(here, there)
+        latency_s[stage] = 0.0 if here == there else CROSSING_S if at in boundaries else relaxed.hop_s
+    return relaxed.bound_s(replace(relaxed.shape, latency_s=latency_s))
+
+
+def test_a_rank_that_spans_groups_exchanges_over_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slower the links, the later the end of whichever rank has replicas on both sides."""
+    found = []
+    pipelines = pipelines_of(monkeypatch, "loop", 2, 4)
+    columns = columns_of_all(pipelines.configurations)
+    for rate in (1e15, 1e10, 1e9):
+        none, rates = np.zeros(len(columns)), np.full(len(columns), rate)
+        link = ExchangeLink(none, none, rates, rates, none, np.full(len(columns), 2))
+        found.append(pipelines.spanning_s(link))
+    assert found[0] <= found[1] < found[2]
+    relaxed_s = pipelines.relaxed.bound_s()
+    assert found[0] == pytest.approx(relaxed_s, rel=0.05)
+
+
+def test_ways_to_cross_are_boundaries_of_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = pipelines_of(monkeypatch, "loop", 2, 4).configurations[0]
+    assert list(ways_to_cross(loop)) == list(itertools.combinations(range(4), 2))
