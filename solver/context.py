@@ -80,6 +80,8 @@ class Known:
     """Stages of the latest configurations on some pool."""
     exchanges: Memo = field(default_factory=partial(Memo, 16_384))
     """Times of exchanges inside a place, as lines in the number of parameters."""
+    partitions: Memo = field(default_factory=partial(Memo, 64))
+    """Partitions of the latest configurations over GPU types whose pipelines have the least bounds."""
     cuts: Memo = field(default_factory=Memo)
     """Cuts between places, buildings and regions, once they are looked for."""
 

@@ -46,6 +46,8 @@ FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are 
 MOST_PARTITIONS = 4_096  # within a time
 MOST_PIPELINES = 128  # of one configuration: a pipeline takes about a millisecond
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
+MOST_BEST = 2  # partitions of a configuration that are worth placing
+TypedLayers = tuple[tuple[str, ...], tuple[int, ...]]  # GPU type of every rank and layers of every stage
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
 
 
@@ -54,16 +56,38 @@ def partition_pipelines_bound_s(
 ) -> float:
     """The largest time up to `high_s` (seconds) that is impossible for all of these, alike but for sharding.
 
-    Not below what the partition bound finds. Every price is the least of these configurations.
+    Not below what the partition bound finds. Every price is the least of these configurations. Of a configuration alone
+    the partitions with the least bounds are remembered for `best_partitions`.
     """
+    bound_s, best = _searched(context, configurations, low_s, high_s, clock)
+    if best and len(configurations) == 1:
+        context.known.partitions.once(configurations[0], lambda: best)
+    return bound_s
+
+
+def best_partitions(
+    context: Context, configuration: Configuration, high_s: float, clock: Clock
+) -> Sequence[TypedLayers]:
+    """The partitions with the least bounds that are known of a configuration, or else of those below `high_s`."""
+    return context.known.partitions.once(
+        configuration, lambda: _searched(context, [configuration], 0.0, high_s, clock)[1]
+    )
+
+
+def _searched(
+    context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float, clock: Clock
+) -> tuple[float, Sequence[TypedLayers]]:
+    """The bound, and what `best_partitions` says."""
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
     delays = MessageDelays.of(context, configurations)
     problem = partition_problem(configurations[0], gpus, delays)
     limit_s = least_time_s(problem, low_s, high_s)
     if limit_s >= high_s:
-        return high_s
+        return high_s, ()
     pipelines = PartitionPipelines(context, configurations, gpus, TypeHops.of(context, configurations))
-    return _least_of_all(problem, _PipelineBounds(pipelines, high_s, clock), limit_s)
+    bounds = _PipelineBounds(pipelines, high_s, clock)
+    bound_s = _least_of_all(problem, bounds, limit_s)
+    return bound_s, bounds.best()
 
 
 @dataclass
@@ -88,6 +112,17 @@ class _PipelineBounds:
         so_far_s = self.high_s if so_far_s else min(enough_s * (1.0 + BEYOND), self.high_s)
         self.known[partition] = self.pipelines.bound_s(partition, so_far_s), so_far_s
         return self.known[partition][0]
+
+    def best(self) -> Sequence[TypedLayers]:
+        """Those with the least bounds, where every rank is on one type."""
+        pipelines, found = self.pipelines, list[TypedLayers]()
+        whole = [one for one in self.known if sum(one[1]) == pipelines.context.job.num_layers]
+        for partition in sorted(whole, key=lambda one: self.known[one][0])[:MOST_BEST]:
+            names = [pipelines.gpus[gpu].names for gpu in partition[0]]
+            if all(len(one) == 1 for one in names):
+                types = tuple(name for one in names for name in one)
+                found.append((types, next(pipelines.stages(*partition))))
+        return tuple(found)
 
 
 def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: float) -> float:
@@ -147,7 +182,7 @@ class PartitionPipelines:
         not go beyond `enough_s`.
         """
         gpu_r, layers_r = partition
-        return min(self._pipeline_s(np.array(gpu_r), layers, enough_s) for layers in self._stages(gpu_r, layers_r))
+        return min(self._pipeline_s(np.array(gpu_r), layers, enough_s) for layers in self.stages(gpu_r, layers_r))
 
     @property
     def num_operations(self) -> int:
@@ -166,7 +201,7 @@ class PartitionPipelines:
         first = self.configurations[0]
         return [first.stages_of_rank(rank) for rank in range(first.degrees.pp)]
 
-    def _stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    def stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
         num_stages, ways_r = self.configurations[0].degrees.num_stages, []
         for own, gpu, num_layers in zip(self._stages_r, gpu_r, layers_r, strict=True):

@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
+import numpy as np
+
 from models.plan import Configuration
+from solver.bounds.partition_pipelines import best_partitions
+from solver.clock import Clock
 from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
@@ -57,6 +61,25 @@ def typed_placements(
     for routes, layers in usual[: MOST_TIMED - len(tight[:MOST_TIGHT])] + tight[:MOST_TIGHT]:
         own = configuration.model_copy(update={"layers_per_stage": layers})
         yield Candidate(own, pooled(context, own, routes))
+
+
+def best_partitioned(
+    context: Context, configuration: Configuration, cutoff_s: float, clock: Clock
+) -> Iterator[Candidate]:
+    """Candidates with the types and layers whose pipelines have the least bounds, rank after rank on its type.
+
+    Shares by the slowest rank alone are far from these where there are few micro-batches: then all ranks of the way of
+    one micro-batch count.
+    """
+    if not np.isfinite(cutoff_s):
+        return
+    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    for types, layers in best_partitions(context, configuration, cutoff_s, clock):
+        own = configuration.model_copy(update={"layers_per_stage": layers})
+        for problem in by_island(context, whole):
+            routes = keep_ranks_whole(_on_types(context, problem, list(types)))
+            if routes is not None:
+                yield Candidate(own, pooled(context, own, routes))
 
 
 def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:

@@ -29,7 +29,7 @@ from solver.clock import (
 )
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.evaluation.by_type import rotated, typed_placements
+from solver.evaluation.by_type import best_partitioned, rotated, typed_placements
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve, improved_schedules
@@ -76,6 +76,14 @@ class TaskContext:
         placed_ranks = len(candidate.routes) * candidate.configuration.degrees.pp
         charge(self.clock, WORK_PER_EVALUATION_S + WORK_PER_PLACED_RANK_S * placed_ranks)
         return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
+
+    def placed(self, configuration: Configuration, cutoff: float) -> Iterator[Candidate]:
+        """Where a configuration may be; layers by GPU type also as the best partitions below the cutoff have them."""
+        yield from placed(self.context, configuration)
+        if configuration.layer_split == "by_gpu_type":
+            size = float(self.goal.sizes(self.context, space_of(configuration))[0])
+            cutoff_s = self.goal.seconds(min(cutoff, self.best.cutoff), size)
+            yield from best_partitioned(self.context, configuration, cutoff_s, self.clock)
 
     def refined(self, refinement: AlikeConfigurations) -> Bounded:
         """The bound of some configurations' own pipeline, which need not go much beyond the target."""
@@ -174,7 +182,7 @@ class EvaluateTask:
             if value >= min(self.cutoff, task_context.best.cutoff):
                 return
         charge(task_context.clock, WORK_PER_PLACING_S)
-        candidates = enumerate(placed(task_context.context, self.configuration), start=1)
+        candidates = enumerate(task_context.placed(self.configuration, self.cutoff), start=1)
         for number, candidate in islice(candidates, self.num_timed, None):
             found = task_context.evaluated(candidate, self.cutoff)
             if found is not None:
@@ -199,7 +207,7 @@ class BreakTieTask:
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What is found that may be faster."""
-        for candidate in placed(task_context.context, self.configuration):
+        for candidate in task_context.placed(self.configuration, float("inf")):
             cutoff_s = min(self.within_s, task_context.best.iteration_s)
             found = task_context.evaluated_within(candidate, cutoff_s)
             if found is not None:
