@@ -26,7 +26,7 @@ from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Spa
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
-from solver.pipeline.bounds import makespan_bound
+from solver.pipeline.bounds import SharedLinks, makespan_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 MOST_WAYS = 66  # to cross, of which each has a pipeline of its own; of more the least delays count
@@ -48,12 +48,14 @@ class PipelineRelaxation:
     exchanges_s: float
     update_s: float
 
-    def bound_s(self, shape: PipelineShape | None = None, enough_s: float = float("inf")) -> float:
-        """The bound of this pipeline, or of the same with other delays; it need not go beyond `enough_s`."""
+    def bound_s(
+        self, shape: PipelineShape | None = None, enough_s: float = float("inf"), shared: SharedLinks | None = None
+    ) -> float:
+        """The bound of this pipeline, or of the same with other delays and links; it need not go beyond `enough_s`."""
         shape = self.shape if shape is None else shape
         if shape is None:
             return float("inf")
-        return max(makespan_bound(shape, enough_s - self.update_s), self.exchanges_s) + self.update_s
+        return max(makespan_bound(shape, enough_s - self.update_s, shared), self.exchanges_s) + self.update_s
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class CrossingPipelines:
 
         def way_s(way: tuple[int, ...]) -> float:
             if way not in known:
-                latency_s = _latencies_s(first, self.relaxed.hop_s, way, crossing.crossing_s)
-                known[way] = self._bound_s(replace(shape, latency_s=latency_s), least_s)
+                latency_s, shared = _messages(first, self.relaxed.hop_s, way, crossing)
+                known[way] = self._bound_s(replace(shape, latency_s=latency_s), least_s, shared)
             return known[way]
 
         ways = list(ways_to_cross(first))
@@ -105,7 +107,7 @@ class CrossingPipelines:
         if len(allowed) < len(ways):  # or it crosses more often
             fewest, boundaries = len(ways[0]), sorted(set(itertools.chain(*ways)))
             for way in itertools.combinations(boundaries, fewest + 1):
-                if max(map(way_s, itertools.combinations(way, fewest))) < least_s:
+                if max(way_s(way[:-1]), way_s(way[1:])) < least_s:
                     least_s = min(least_s, way_s(way))
         return least_s
 
@@ -123,27 +125,33 @@ class CrossingPipelines:
             least_s = min(least_s, self._bound_s(replace(shape, sync_s=sync_s, sync_link_s=links), least_s))
         return least_s
 
-    def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
+    def _bound_s(self, shape: PipelineShape, enough_s: float, shared: SharedLinks | None = None) -> float:
         charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * shape.num_operations)
-        return self.relaxed.bound_s(shape, enough_s)
+        return self.relaxed.bound_s(shape, enough_s, shared)
 
 
 @dataclass(frozen=True)
 class PipelineCrossing:
     """How replicas cross: what each of their crossings takes (seconds), which adds up to these delays.
 
+    The messages of all of them take `all_s` on the links between the groups, and each arrives `after_s` later.
     `most_ranks` says of either of two groups how many ranks it holds, where all ranks are whole in one of them.
     """
 
     crossing_s: float
     delays: MessageDelays
+    all_s: float = 0.0
+    after_s: float = 0.0
     most_ranks: tuple[int, ...] | None = None
 
     def is_easier_than(self, other: PipelineCrossing) -> bool:
         """Whether what bounds a pipeline that crosses so also bounds it where it crosses as the other says."""
         within = self.most_ranks is None or self.most_ranks == other.most_ranks
-        delays = zip(astuple(self.delays), astuple(other.delays), strict=True)
-        return within and self.crossing_s <= other.crossing_s and all(one <= more for one, more in delays)
+        return within and all(one <= more for one, more in zip(self._times_s, other._times_s, strict=True))
+
+    @property
+    def _times_s(self) -> tuple[float, ...]:
+        return (self.crossing_s, self.all_s, self.after_s, *astuple(self.delays))
 
 
 def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
@@ -185,13 +193,23 @@ def _may_matter(context: Context, first: Configuration, columns: Columns, bound_
 
 
 def _crossing(first: Configuration, case: CutCase, hop_s: float) -> PipelineCrossing | None:
-    """What each crossing takes of the replicas that cross, and all messages; None where none has to."""
+    """What each crossing takes of the replicas that cross, and all messages; None where none has to.
+
+    Where every rank is whole all replicas cross after the same ranks, so they meet on the links.
+    """
     delay = case.delay
     if delay.messages is None or not delay.num_replicas.all():
         return None
-    crossing_s = max(float(delay.messages.each_s(delay.num_replicas).min()), hop_s)
-    most_ranks = None if case.most_ranks is None else tuple(case.most_ranks[0].tolist())
-    return PipelineCrossing(crossing_s, MessageDelays.along(first, hop_s, crossing_s, delay.num_groups), most_ranks)
+    messages, most, each_s = delay.messages, case.most_ranks, delay.messages.each_s(delay.num_replicas)
+    all_bytes = delay.num_replicas * messages.message_bytes if case.spanning is None else np.zeros(1)
+    crossing_s = max(float(each_s.min()), hop_s)
+    return PipelineCrossing(
+        crossing_s,
+        MessageDelays.along(first, hop_s, crossing_s, delay.num_groups),
+        all_s=float(all_bytes.min()) / messages.link_bytes_per_s,
+        after_s=max(float((each_s - messages.transfer_s).min()), 0.0),
+        most_ranks=None if most is None else tuple(most[0].tolist()),
+    )
 
 
 def ways_to_cross(configuration: Configuration) -> Iterator[tuple[int, ...]]:
@@ -211,12 +229,20 @@ def _is_within(configuration: Configuration, way: tuple[int, ...], most_ranks: S
     return any(all(map(operator.le, some, most_ranks)) for some in (parts, parts[::-1]))
 
 
-def _latencies_s(configuration: Configuration, hop_s: float, crossed: tuple[int, ...], crossing_s: float) -> FloatArray:
-    """Messages of every stage at their least, of those that cross after these ranks so long (seconds)."""
+def _messages(
+    configuration: Configuration, hop_s: float, crossed: tuple[int, ...], crossing: PipelineCrossing
+) -> tuple[FloatArray, SharedLinks]:
+    """Messages of every stage at their least, of those that cross after these ranks so long (seconds), and the links.
+
+    Between two groups there is a link each way. Boundaries that follow each other are crossed one way and the other.
+    """
     last, looped, ranks = configuration.degrees.pp - 1, configuration.family == "loop", configuration.rank_of_stages
-    latency_s = np.zeros(len(ranks))
+    latency_s, links, to = np.zeros(len(ranks)), np.full((2, len(ranks)), NO_CHANNEL), 0
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
         if here != there:
             boundary = last if looped and here == last else min(here, there)
-            latency_s[stage] = crossing_s if boundary in crossed else hop_s
-    return latency_s
+            latency_s[stage] = hop_s
+            if boundary in crossed:
+                latency_s[stage], links[:, stage], to = crossing.crossing_s, (to, 1 - to), 1 - to
+    all_s = np.full(len(ranks), crossing.all_s)
+    return latency_s, SharedLinks(links[0], links[1], all_s, all_s, np.full(len(ranks), crossing.after_s))

@@ -123,37 +123,58 @@ class TypeHops:
     """The least that a message from one rank to another takes, by the GPU types that they may be on.
 
     `hop_s` is that of any message, `message_s` that of one of all replicas over `cut`, between the places that are
-    nearest to each other. `known` has what was asked for.
+    nearest to each other, of which the bytes take `transfer_s` or less. All replicas together send `all_bytes` in a
+    message. `known` has what was asked for.
     """
 
     context: Context
     hop_s: float
     cut: NetworkCut | None
-    message_s: float
-    known: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
+    message_s: float = 0.0
+    transfer_s: float = 0.0
+    all_bytes: float = 0.0
+    known: dict[tuple[frozenset[str], frozenset[str]], tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> TypeHops:
         """Of configurations that have the same pipeline, with layers by GPU type."""
-        columns, cut, message_s = columns_of_all(configurations), _between_places(context), 0.0
-        if cut is not None:
-            messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-            message_s = float(messages.each_s(columns.dp).min())
-        return cls(context, least_hop_s(context, configurations), cut, message_s)
+        columns, cut, hop_s = (
+            columns_of_all(configurations),
+            _between_places(context),
+            least_hop_s(context, configurations),
+        )
+        if cut is None:
+            return cls(context, hop_s, None)
+        messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
+        all_bytes = float((messages.message_bytes * columns.dp).min())
+        message_s, transfer_s = float(messages.each_s(columns.dp).min()), float(messages.transfer_s.max())
+        return cls(context, hop_s, cut, message_s, transfer_s, all_bytes)
 
     def least_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
         """From a rank on one of some GPU types to one on one of others (seconds)."""
+        return self._between(names, other_names)[0]
+
+    def all_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
+        """What the messages of all replicas take on the links that leave the places of their senders (seconds)."""
+        return self._between(names, other_names)[1]
+
+    def _between(self, names: frozenset[str], other_names: frozenset[str]) -> tuple[float, float]:
+        """A message, and those of all replicas on the links; nothing but a hop where the types share a place."""
         key = names, other_names
         if key not in self.known:
-            self.known[key] = max(self.hop_s, self._over_distance_s(*key))
+            latency_s = _apart_s(self.context, names, other_names)
+            if self.cut is None or latency_s is None:
+                self.known[key] = self.hop_s, 0.0
+            else:
+                far_s = self.message_s + max(latency_s - self.cut.nearest_s, 0.0)
+                self.known[key] = max(self.hop_s, far_s), self.all_bytes / self._leaving_rate(self.cut, names)
         return self.known[key]
 
-    def _over_distance_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
-        """What a message takes for the distance between their places; 0 where they share one."""
-        latency_s = _apart_s(self.context, names, other_names)
-        if self.cut is None or latency_s is None:
-            return 0.0
-        return self.message_s + max(latency_s - self.cut.nearest_s, 0.0)
+    def _leaving_rate(self, cut: NetworkCut, names: frozenset[str]) -> float:
+        """Bytes per second of the links that leave the places of some GPU types; infinite where nothing does."""
+        pools = zip(cut.group_of_pool, self.context.pools, strict=True)
+        groups = {group for group, pool in pools if pool.gpu.name in names}
+        return float(sum(cut.rate_g[group] for group in groups)) or float("inf")
 
 
 def _between_places(context: Context) -> NetworkCut | None:

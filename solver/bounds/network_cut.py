@@ -59,20 +59,25 @@ class NetworkCut:
 
 @dataclass(frozen=True)
 class CrossingMessages:
-    """Stage messages between groups of a cut: bytes of one, GPUs that send it, what one takes that loses nothing."""
+    """Stage messages between groups of a cut: bytes of one, GPUs that send it, what one takes that loses nothing.
+
+    `link_bytes_per_s` is the most that leaves the one or the other of two groups; of more, all of them together.
+    """
 
     message_bytes: FloatArray
     num_gpus: IntArray
     transfer_s: FloatArray
     latency_s: float
     loss: MessageLoss
+    link_bytes_per_s: float
 
     @classmethod
     def of(cls, cut: NetworkCut, columns: Columns, message_bytes: FloatArray) -> CrossingMessages:
         """Each GPU of a stage sends its part over a connection of its own."""
         num_gpus = columns.tp * columns.cp
         transfer_s = message_bytes / (num_gpus * cut.limits.message_bytes_per_s)
-        return cls(message_bytes, num_gpus, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss)
+        rate = float(cut.rate_g.max() if len(cut.rate_g) == 2 else cut.rate_g.sum()) or UNLINKED
+        return cls(message_bytes, num_gpus, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss, rate)
 
     def each_s(self, num_replicas: IntArray) -> FloatArray:
         """Least time of each of the crossings of a replica where so many replicas cross."""

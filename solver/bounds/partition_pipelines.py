@@ -36,7 +36,7 @@ from solver.configurations.framework import backward_of
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.optimizer import optimizer_s
-from solver.pipeline.bounds import makespan_bound
+from solver.pipeline.bounds import SharedLinks, makespan_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 STEP = 0.01  # of the time that matters: how far the next partitions may be beyond what is proven so far
@@ -229,7 +229,7 @@ class PartitionPipelines:
         hops = self._hops_s(gpu_r, rank_of_s)
         shape = self._shape(rank_of_s, costs, np.maximum(held_r, budget_r), hops, exposed)
         update_s = float(update_r.max())
-        return update_s + makespan_bound(shape, enough_s - update_s)
+        return update_s + makespan_bound(shape, enough_s - update_s, self._shared_links(gpu_r, rank_of_s, hops))
 
     def _shape(
         self, rank_of_s: IntArray, costs: Sequence[FloatArray], budget_r: FloatArray, hops: FloatArray, sync: FloatArray
@@ -281,6 +281,19 @@ class PartitionPipelines:
             if here != there:
                 hops[stage] = self.hops.least_s(*(self.gpus[gpu_r[rank]].names for rank in (here, there)))
         return hops
+
+    def _shared_links(self, gpu_r: IntArray, rank_of_s: IntArray, hops: FloatArray) -> SharedLinks | None:
+        """Links from the places of one type to those of another, for the messages between ranks on them."""
+        num_types, links, lengths = len(self.gpus), np.full((2, len(hops)), NO_CHANNEL), np.zeros((2, len(hops)))
+        for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[rank_of_s].tolist())):
+            for direction, (sender, receiver) in enumerate(((here, there), (there, here))):
+                all_s = self.hops.all_s(self.gpus[sender].names, self.gpus[receiver].names) if here != there else 0.0
+                if all_s > 0:
+                    links[direction, stage], lengths[direction, stage] = sender * num_types + receiver, all_s
+        if not lengths.any():
+            return None
+        after_s = np.maximum(hops - self.hops.transfer_s, 0.0)
+        return SharedLinks(links[0], links[1], lengths[0], lengths[1], after_s)
 
     def _memory_and_update(
         self, gpu_r: IntArray, rank_of_s: IntArray, dense: IntArray, moe: IntArray

@@ -11,16 +11,31 @@ Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lif
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from models.schedule import PipelineProblem
 from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
 from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits, least_end_s, rank_holds, waits_for_memory
-from solver.pipeline.problem import Floats, PipelineShape, shape_of
+from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 
 SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
+
+
+class SharedLinks(NamedTuple):
+    """Links that the messages of many replicas with this pipeline share, by the stage before the message.
+
+    The link that activations take and the one of gradients (-1 for none), how long the messages of all replicas take
+    there (seconds), and how long after that a message arrives.
+    """
+
+    activation_link_s: Ints
+    gradient_link_s: Ints
+    activations_s: Floats
+    gradients_s: Floats
+    after_s: Floats
 
 
 def lower_bound(problem: PipelineProblem) -> float:
@@ -36,12 +51,12 @@ def lower_bound(problem: PipelineProblem) -> float:
     return span_bound(shape) if problem.objective == "span" else makespan_bound(shape)
 
 
-def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
+def makespan_bound(shape: PipelineShape, enough_s: float = np.inf, shared: SharedLinks | None = None) -> float:
     """Longest path, busy ranks, ranks full of activations, busy channels and shared exchanges, with heads and tails.
 
     Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule). Memory of a rank
     is a machine that holds activations (`_memory_over_time`). A bound need not go beyond `enough_s` (seconds): what it
-    takes to find more is spared then.
+    takes to find more is spared then. With `shared` some of many replicas is bounded, by what all send.
     """
     columns = columns_of(shape)
     waits = memory_waits(shape)
@@ -49,8 +64,10 @@ def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     tail = tails_after(columns, waits, 0, shape.sync_s)
     duration = columns.duration_ks[:, :, None]
     best = float((head + duration + tail).max())
-    best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, columns, head, tail))
+    best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, head, tail))
     best = max(best, _busy_exchanges(shape, head))
+    if shared is not None and best * SAFETY < enough_s:
+        best = max(best, _busy_links(shape, shared, head, tail))
     for rank in range(shape.num_ranks):
         if best * SAFETY >= enough_s:
             break
@@ -153,19 +170,25 @@ def _as_memory_allows(
     return work[order], np.append(0.0, when[by_time])[at]
 
 
-def _busy_channels(shape: PipelineShape, columns: ShapeColumns, head: Floats, tail: Floats) -> float:
+def _busy_channels(shape: PipelineShape, head: Floats, tail: Floats) -> float:
     """Channels as machines: a message's head is its producer's end, its tail the latency and all that follows."""
+    channels = shape.activation_channel_s, shape.gradient_channel_s
+    shared = SharedLinks(*channels, shape.transfer_s, shape.transfer_s, shape.latency_s)
+    return _busy_links(shape, shared, head, tail)
+
+
+def _busy_links(shape: PipelineShape, shared: SharedLinks, head: Floats, tail: Floats) -> float:
+    """The same of the messages of all replicas: no link carries them faster, whichever replica is the last."""
     jobs: dict[int, list[tuple[Floats, float, Floats]]] = {}
     for s in range(shape.num_stages - 1):
-        if shape.activation_channel_s[s] < 0:
-            continue
-        for kind, sender, receiver, channels in (
-            (0, s, s + 1, shape.activation_channel_s),
-            (1, s + 1, s, shape.gradient_channel_s),
+        for kind, sender, receiver, links, lengths in (
+            (0, s, s + 1, shared.activation_link_s, shared.activations_s),
+            (1, s + 1, s, shared.gradient_link_s, shared.gradients_s),
         ):
-            ready = head[kind, sender] + columns.duration_ks[kind, sender]
-            after = shape.latency_s[s] + columns.duration_ks[kind, receiver] + tail[kind, receiver]
-            jobs.setdefault(int(channels[s]), []).append((ready, float(shape.transfer_s[s]), after))
+            if links[s] >= 0:
+                ready = head[kind, sender] + shape.duration_ks[kind, sender]
+                after = shared.after_s[s] + shape.duration_ks[kind, receiver] + tail[kind, receiver]
+                jobs.setdefault(int(links[s]), []).append((ready, float(lengths[s]), after))
     best = 0.0
     for parts in jobs.values():
         ready = np.concatenate([part[0] for part in parts])

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.plan import Configuration
 from solver.bounds import relaxation
 from solver.bounds.crossing_pipelines import (
     CrossingPipelines,
@@ -20,6 +19,7 @@ from solver.bounds.crossing_pipelines import (
 from solver.bounds.gradient_exchange import ExchangeLink
 from solver.bounds.least_hops import MessageDelays
 from solver.cost.columns import columns_of_all
+from solver.pipeline.bounds import SharedLinks
 from tests.build_job import FIXED, context_of, job
 from tests.unit.solver.bounds.test_relaxation import FAR, frontier_of
 
@@ -46,12 +46,6 @@ def pipelines_of(monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int
     return seen[-1]
 
 
-def crossed(one: Configuration, group_r: tuple[int, ...]) -> tuple[int, ...]:
-    """After which ranks a pipeline with its ranks in these groups crosses."""
-    pp = one.degrees.pp
-    return tuple(r for r in range(pp if one.family == "loop" else pp - 1) if group_r[r] != group_r[(r + 1) % pp])
-
-
 def assignments(pp: int, most: tuple[int, int]) -> Iterator[tuple[int, ...]]:
     """Every way to put the ranks into two groups that hold so many, both used."""
     for group_r in itertools.product((0, 1), repeat=pp):
@@ -60,31 +54,38 @@ def assignments(pp: int, most: tuple[int, int]) -> Iterator[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
+@pytest.mark.parametrize("all_s", [0.0, 0.005, 0.1])
 def test_no_assignment_to_two_groups_is_below_the_bound(
-    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int
+    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, all_s: float
 ) -> None:
     pipelines = pipelines_of(monkeypatch, family, vpp, pp)
     one, relaxed = pipelines.configurations[0], pipelines.relaxed
     assert relaxed.shape is not None
     delays, found = MessageDelays.along(one, relaxed.hop_s, CROSSING_S), []
     for most in ((pp, pp), (pp - 1, 1), (pp - pp // 2, pp // 2)):
-        bound_s = pipelines.crossing_s(PipelineCrossing(CROSSING_S, delays, most), float("inf"))
-        least_s = min(with_crossings(pipelines, crossed(one, way)) for way in assignments(pp, most))
+        crossing = PipelineCrossing(CROSSING_S, delays, all_s, CROSSING_S / 2.0, most)
+        bound_s = pipelines.crossing_s(crossing, float("inf"))
+        least_s = min(with_crossings(pipelines, way, all_s) for way in assignments(pp, most))
         assert bound_s <= least_s * (1.0 + 1e-9)
         found.append((bound_s, least_s))
     assert found[0][0] == pytest.approx(found[0][1])  # any assignment: the bound is that of the best one
     assert found[0][0] <= min(bound_s for bound_s, _ in found[1:])
 
 
-def with_crossings(pipelines: CrossingPipelines, boundaries: tuple[int, ...]) -> float:
-    """The relaxation with these boundaries crossed, written out hop by hop."""
+def with_crossings(pipelines: CrossingPipelines, group_r: tuple[int, ...], all_s: float) -> float:
+    """The relaxation with every rank in its group, hop by hop; the messages of all replicas take `all_s`."""
     one, relaxed = pipelines.configurations[0], pipelines.relaxed
     assert relaxed.shape is not None
     latency_s, ranks = np.zeros(one.degrees.num_stages), one.rank_of_stages
+    links = np.full((2, len(ranks)), -1)
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
-        at = one.degrees.pp - 1 if one.family == "loop" and here > there else min(here, there)
-        latency_s[stage] = 0.0 if here == there else CROSSING_S if at in boundaries else relaxed.hop_s
-    return relaxed.bound_s(replace(relaxed.shape, latency_s=latency_s))
+        across = group_r[here] != group_r[there]
+        latency_s[stage] = 0.0 if here == there else CROSSING_S if across else relaxed.hop_s
+        if across:
+            links[:, stage] = group_r[here], group_r[there]
+    lengths = np.full(len(ranks), all_s)
+    shared = SharedLinks(links[0], links[1], lengths, lengths, np.full(len(ranks), CROSSING_S / 2.0))
+    return relaxed.bound_s(replace(relaxed.shape, latency_s=latency_s), shared=shared)
 
 
 def test_a_rank_that_spans_groups_exchanges_over_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
