@@ -128,6 +128,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: screening": {"solver.bounds.screening._block": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
     "placements: ranks in their order": {"solver.search.tasks.placements": _out_of_order},
+    "placements: partitions of the least bounds": {"solver.search.tasks.best_partitioned": _answering(())},
     "placements: loops rotated": {"solver.search.tasks.rotated": _answering(())},
     "improvement of a good plan": {
         "solver.search.tasks.improve": _answering(()),

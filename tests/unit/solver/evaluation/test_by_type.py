@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
 from models.request import PlanRequest
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
-from solver.evaluation.by_type import TypedPattern, typed_placements
+from solver.evaluation.by_type import TypedPattern, best_partitioned, typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.evaluate import evaluate
+from solver.evaluation.scheduling import portfolio_timing
 from tests.build_job import context_of, job
 
 HOSTS = (4, 4, 2, 2, 2, 2, 6, 2)
@@ -45,6 +50,28 @@ def test_parts_hold_every_replica_of_their_ranks_on_one_type(context: Context) -
         assert sum(route.num_replicas for route in candidate.routes) == 4
         for pools in pools_of_ranks(candidate):
             assert len({context.pools[pool].gpu.name for pool in pools}) == 1
+
+
+def test_few_micro_batches_get_the_layers_that_the_way_of_one_needs() -> None:
+    """Where one micro-batch goes through all ranks, balanced work is not the fastest."""
+    allowed = {"tp": [8], "cp": [1], "pp": [2], "dp": [4], "vpp": [1], "micro_batch_sequences": [1]}
+    document = job(hosts=(4, 4), batch=4, allowed=allowed).model_dump(mode="json")
+    for pool, gpu in zip(document["cluster"]["pools"], ("A100-SXM-80G", "B200-SXM"), strict=True):
+        pool["gpu"] = gpu
+    context = context_of(PlanRequest.model_validate(document))
+    space = enumerate_space(context.request)
+    row = int(np.flatnonzero(space.layer_split == BY_GPU_TYPE)[0])
+    configuration = configuration_of(context, space, row)
+
+    def times(candidates: Iterable[Candidate]) -> list[float]:
+        found = (evaluate(context, one, lambda problem: portfolio_timing(problem, ("greedy",))) for one in candidates)
+        return [one.iteration_s for one in found if one is not None]
+
+    balanced_s = min(times(typed_placements(context, configuration)))
+    partitioned = list(best_partitioned(context, configuration, 2.0 * balanced_s, time.monotonic))
+    assert min(times(partitioned)) < 0.99 * balanced_s
+    assert all(sum(one.configuration.layers_per_stage or ()) == context.job.num_layers for one in partitioned)
+    assert list(best_partitioned(context, configuration, float("inf"), time.monotonic)) == []
 
 
 def test_types_that_hold_no_whole_rank_have_no_placement(context: Context) -> None:
