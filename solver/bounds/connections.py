@@ -77,7 +77,7 @@ def _most_losses(losses: FloatArray, num_parallel: FloatArray) -> FloatArray:
     The first terms of E[max] = sum over k of 1 - F_k(losses / n)^n.
 
     >>> _most_losses(np.array([0.01, 2.0]), np.array([100.0, 100.0])).round(4)
-    array([0.01  , 0.8842])
+    array([0.01  , 0.8843])
     """
     mean = losses / num_parallel
     term = below = np.exp(-mean)
