@@ -26,7 +26,7 @@ from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Spa
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
-from solver.pipeline.bounds import SharedLinks, makespan_bound
+from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 MOST_WAYS = 66  # to cross, of which each has a pipeline of its own; of more the least delays count
@@ -48,14 +48,12 @@ class PipelineRelaxation:
     exchanges_s: float
     update_s: float
 
-    def bound_s(
-        self, shape: PipelineShape | None = None, enough_s: float = float("inf"), shared: SharedLinks | None = None
-    ) -> float:
-        """The bound of this pipeline, or of the same with other delays and links; it need not go beyond `enough_s`."""
+    def bound_s(self, shape: PipelineShape | None = None, enough_s: float = float("inf")) -> float:
+        """The bound of this pipeline, or of the same with other delays; it need not go beyond `enough_s`."""
         shape = self.shape if shape is None else shape
         if shape is None:
             return float("inf")
-        return max(makespan_bound(shape, enough_s - self.update_s, shared), self.exchanges_s) + self.update_s
+        return max(makespan_bound(shape, enough_s - self.update_s), self.exchanges_s) + self.update_s
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,7 @@ class CrossingPipelines:
 
         def way_s(way: tuple[int, ...]) -> float:
             if way not in known:
-                latency_s, shared = _messages(first, self.relaxed.hop_s, way, crossing)
-                known[way] = self._bound_s(replace(shape, latency_s=latency_s), least_s, shared)
+                known[way] = self._way_s(shape, crossing, _crossed(first, way), least_s)
             return known[way]
 
         ways = list(ways_to_cross(first))
@@ -110,6 +107,21 @@ class CrossingPipelines:
                 if max(way_s(way[:-1]), way_s(way[1:])) < least_s:
                     least_s = min(least_s, way_s(way))
         return least_s
+
+    def _way_s(
+        self, shape: PipelineShape, crossing: PipelineCrossing, crossed: Sequence[int], enough_s: float
+    ) -> float:
+        """The bound where it crosses after these stages."""
+        latency_s = shape.latency_s.copy()
+        latency_s[crossed] = crossing.crossing_s
+        bound_s = self._bound_s(replace(shape, latency_s=latency_s), enough_s)
+        if crossing.all_s and bound_s < enough_s:
+            latency_s = latency_s.copy()
+            latency_s[crossed] = crossing.plain_s
+            plain = replace(shape, latency_s=latency_s)
+            last_s = shared_links_bound(plain, crossing.shared_links(crossed, shape.num_stages))
+            bound_s = max(bound_s, last_s + self.relaxed.update_s)
+        return bound_s
 
     def spanning_s(self, link: ExchangeLink) -> float:
         """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
@@ -125,24 +137,34 @@ class CrossingPipelines:
             least_s = min(least_s, self._bound_s(replace(shape, sync_s=sync_s, sync_link_s=links), least_s))
         return least_s
 
-    def _bound_s(self, shape: PipelineShape, enough_s: float, shared: SharedLinks | None = None) -> float:
+    def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
         charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * shape.num_operations)
-        return self.relaxed.bound_s(shape, enough_s, shared)
+        return self.relaxed.bound_s(shape, enough_s)
 
 
 @dataclass(frozen=True)
 class PipelineCrossing:
     """How replicas cross: what each of their crossings takes (seconds), which adds up to these delays.
 
-    The messages of all of them take `all_s` on the links between the groups, and each arrives `after_s` later.
-    `most_ranks` says of either of two groups how many ranks it holds, where all ranks are whole in one of them.
+    That is of some replica, with what is lost; of any replica it is `plain_s`, of which `after_s` is left when a
+    message is off the links between the groups, where those of all replicas take `all_s`. `most_ranks` says of either
+    of two groups how many ranks it holds, where all ranks are whole in one of them.
     """
 
     crossing_s: float
     delays: MessageDelays
-    all_s: float = 0.0
+    plain_s: float = 0.0
     after_s: float = 0.0
+    all_s: float = 0.0
     most_ranks: tuple[int, ...] | None = None
+
+    def shared_links(self, crossed: Sequence[int], num_stages: int) -> SharedLinks:
+        """The links of messages after these stages: between two groups there is one each way, taken in turn."""
+        links, all_s, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros(num_stages), np.zeros(num_stages)
+        links[0, crossed] = np.arange(len(crossed)) % 2
+        links[1, crossed] = 1 - links[0, crossed]
+        all_s[crossed], after_s[crossed] = self.all_s, self.after_s
+        return SharedLinks(links[0], links[1], all_s, all_s, after_s)
 
     def is_easier_than(self, other: PipelineCrossing) -> bool:
         """Whether what bounds a pipeline that crosses so also bounds it where it crosses as the other says."""
@@ -151,7 +173,7 @@ class PipelineCrossing:
 
     @property
     def _times_s(self) -> tuple[float, ...]:
-        return (self.crossing_s, self.all_s, self.after_s, *astuple(self.delays))
+        return (self.crossing_s, self.plain_s, self.after_s, self.all_s, *astuple(self.delays))
 
 
 def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
@@ -200,14 +222,15 @@ def _crossing(first: Configuration, case: CutCase, hop_s: float) -> PipelineCros
     delay = case.delay
     if delay.messages is None or not delay.num_replicas.all():
         return None
-    messages, most, each_s = delay.messages, case.most_ranks, delay.messages.each_s(delay.num_replicas)
+    messages, most = delay.messages, case.most_ranks
     all_bytes = delay.num_replicas * messages.message_bytes if case.spanning is None else np.zeros(1)
-    crossing_s = max(float(each_s.min()), hop_s)
+    crossing_s = max(float(messages.each_s(delay.num_replicas).min()), hop_s)
     return PipelineCrossing(
         crossing_s,
         MessageDelays.along(first, hop_s, crossing_s, delay.num_groups),
+        plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
+        after_s=messages.latency_s,
         all_s=float(all_bytes.min()) / messages.link_bytes_per_s,
-        after_s=max(float((each_s - messages.transfer_s).min()), 0.0),
         most_ranks=None if most is None else tuple(most[0].tolist()),
     )
 
@@ -229,20 +252,11 @@ def _is_within(configuration: Configuration, way: tuple[int, ...], most_ranks: S
     return any(all(map(operator.le, some, most_ranks)) for some in (parts, parts[::-1]))
 
 
-def _messages(
-    configuration: Configuration, hop_s: float, crossed: tuple[int, ...], crossing: PipelineCrossing
-) -> tuple[FloatArray, SharedLinks]:
-    """Messages of every stage at their least, of those that cross after these ranks so long (seconds), and the links.
-
-    Between two groups there is a link each way. Boundaries that follow each other are crossed one way and the other.
-    """
+def _crossed(configuration: Configuration, way: Sequence[int]) -> list[int]:
+    """Stages whose message crosses, where a pipeline does so after these ranks."""
     last, looped, ranks = configuration.degrees.pp - 1, configuration.family == "loop", configuration.rank_of_stages
-    latency_s, links, to = np.zeros(len(ranks)), np.full((2, len(ranks)), NO_CHANNEL), 0
-    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
-        if here != there:
-            boundary = last if looped and here == last else min(here, there)
-            latency_s[stage] = hop_s
-            if boundary in crossed:
-                latency_s[stage], links[:, stage], to = crossing.crossing_s, (to, 1 - to), 1 - to
-    all_s = np.full(len(ranks), crossing.all_s)
-    return latency_s, SharedLinks(links[0], links[1], all_s, all_s, np.full(len(ranks), crossing.after_s))
+    return [
+        stage
+        for stage, (here, there) in enumerate(itertools.pairwise(ranks))
+        if here != there and (last if looped and here == last else min(here, there)) in way
+    ]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from solver.bounds.network_cut import CrossingMessages, NetworkCut, cuts
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
-from solver.cost.columns import Columns, FloatArray, columns_of_all
+from solver.cost.columns import Columns, FloatArray, IntArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import boundary_bytes
 
@@ -118,57 +119,62 @@ def between_types_s(context: Context, configurations: Sequence[Configuration]) -
     return float(messages.each_s(columns.dp).min()) + max(latency_s - cut.nearest_s, 0.0)
 
 
+class TypeHop(NamedTuple):
+    """A message from a rank on some GPU types to one on others at its least (seconds).
+
+    `least_s` is what it takes of some replica, with what is lost; `plain_s` of any replica, as if nothing was lost,
+    `after_s` of that is left when its bytes are off the links; `all_s` is what all replicas take on the links.
+    """
+
+    least_s: float
+    plain_s: float
+    after_s: float
+    all_s: float
+
+
 @dataclass(frozen=True)
 class TypeHops:
     """The least that a message from one rank to another takes, by the GPU types that they may be on.
 
-    `hop_s` is that of any message, `message_s` that of one of all replicas over `cut`, between the places that are
-    nearest to each other, of which the bytes take `transfer_s` or less. All replicas together send `all_bytes` in a
-    message. `known` has what was asked for.
+    `hop_s` is that of any message; `messages` are those over `cut`, between the places that are nearest to each other,
+    of configurations with so many replicas. `known` has what was asked for.
     """
 
     context: Context
     hop_s: float
     cut: NetworkCut | None
-    message_s: float = 0.0
-    transfer_s: float = 0.0
-    all_bytes: float = 0.0
-    known: dict[tuple[frozenset[str], frozenset[str]], tuple[float, float]] = field(default_factory=dict)
+    messages: CrossingMessages | None
+    num_replicas: IntArray
+    known: dict[tuple[frozenset[str], frozenset[str]], TypeHop] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> TypeHops:
         """Of configurations that have the same pipeline, with layers by GPU type."""
-        columns, cut, hop_s = (
-            columns_of_all(configurations),
-            _between_places(context),
-            least_hop_s(context, configurations),
-        )
-        if cut is None:
-            return cls(context, hop_s, None)
-        messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-        all_bytes = float((messages.message_bytes * columns.dp).min())
-        message_s, transfer_s = float(messages.each_s(columns.dp).min()), float(messages.transfer_s.max())
-        return cls(context, hop_s, cut, message_s, transfer_s, all_bytes)
+        columns, cut = columns_of_all(configurations), _between_places(context)
+        size = boundary_bytes(context.job, columns)
+        messages = None if cut is None else CrossingMessages.of(cut, columns, size)
+        return cls(context, least_hop_s(context, configurations), cut, messages, columns.dp)
 
-    def least_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
-        """From a rank on one of some GPU types to one on one of others (seconds)."""
-        return self._between(names, other_names)[0]
-
-    def all_s(self, names: frozenset[str], other_names: frozenset[str]) -> float:
-        """What the messages of all replicas take on the links that leave the places of their senders (seconds)."""
-        return self._between(names, other_names)[1]
-
-    def _between(self, names: frozenset[str], other_names: frozenset[str]) -> tuple[float, float]:
-        """A message, and those of all replicas on the links; nothing but a hop where the types share a place."""
+    def between(self, names: frozenset[str], other_names: frozenset[str]) -> TypeHop:
+        """From a rank on one of some types to one on one of others; nothing but a hop where they share a place."""
         key = names, other_names
         if key not in self.known:
-            latency_s = _apart_s(self.context, names, other_names)
-            if self.cut is None or latency_s is None:
-                self.known[key] = self.hop_s, 0.0
-            else:
-                far_s = self.message_s + max(latency_s - self.cut.nearest_s, 0.0)
-                self.known[key] = max(self.hop_s, far_s), self.all_bytes / self._leaving_rate(self.cut, names)
+            self.known[key] = self._between(*key)
         return self.known[key]
+
+    def _between(self, names: frozenset[str], other_names: frozenset[str]) -> TypeHop:
+        latency_s = _apart_s(self.context, names, other_names)
+        if self.cut is None or self.messages is None or latency_s is None:
+            return TypeHop(self.hop_s, self.hop_s, 0.0, 0.0)
+        messages, further_s = self.messages, max(latency_s - self.cut.nearest_s, 0.0)
+        after_s = messages.latency_s + further_s
+        all_bytes = float((messages.message_bytes * self.num_replicas).min())
+        return TypeHop(
+            max(self.hop_s, float(messages.each_s(self.num_replicas).min()) + further_s),
+            max(self.hop_s, after_s + float(messages.transfer_s.min())),
+            after_s,
+            all_bytes / self._leaving_rate(self.cut, names),
+        )
 
     def _leaving_rate(self, cut: NetworkCut, names: frozenset[str]) -> float:
         """Bytes per second of the links that leave the places of some GPU types; infinite where nothing does."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import Ends, Kind, places_with
-from solver.bounds.least_hops import MessageDelays, TypeHops
+from solver.bounds.least_hops import MessageDelays, TypeHop, TypeHops
 from solver.bounds.stage_partition import (
     kinds_of,
     least_time_s,
@@ -36,7 +36,7 @@ from solver.configurations.framework import backward_of
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.optimizer import optimizer_s
-from solver.pipeline.bounds import SharedLinks, makespan_bound
+from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 STEP = 0.01  # of the time that matters: how far the next partitions may be beyond what is proven so far
@@ -226,10 +226,14 @@ class PartitionPipelines:
         exposed = np.zeros(len(layers))
         if layers_s.sum() == self.context.job.num_layers:
             exposed = self._exposed_s(gpu_r[rank_of_s], layers_s - fewest, fewest)
-        hops = self._hops_s(gpu_r, rank_of_s)
-        shape = self._shape(rank_of_s, costs, np.maximum(held_r, budget_r), hops, exposed)
-        update_s = float(update_r.max())
-        return update_s + makespan_bound(shape, enough_s - update_s, self._shared_links(gpu_r, rank_of_s, hops))
+        hops, update_s = self._hops(gpu_r, rank_of_s), float(update_r.max())
+        least_s = np.array([one.least_s for one in hops])
+        shape = self._shape(rank_of_s, costs, np.maximum(held_r, budget_r), least_s, exposed)
+        bound_s = makespan_bound(shape, enough_s - update_s)
+        if bound_s + update_s < enough_s and any(one.all_s for one in hops):
+            plain = replace(shape, latency_s=np.array([one.plain_s for one in hops]))
+            bound_s = max(bound_s, shared_links_bound(plain, self._shared_links(gpu_r, rank_of_s)))
+        return update_s + bound_s
 
     def _shape(
         self, rank_of_s: IntArray, costs: Sequence[FloatArray], budget_r: FloatArray, hops: FloatArray, sync: FloatArray
@@ -274,25 +278,26 @@ class PartitionPipelines:
             found.append([np.stack([getattr(one, name) for one in of_each])[gpu_s, stages] for name in PIPELINE_COSTS])
         return [np.minimum.reduce(same) for same in zip(*found, strict=True)]
 
-    def _hops_s(self, gpu_r: IntArray, rank_of_s: IntArray) -> FloatArray:
+    def _hops(self, gpu_r: IntArray, rank_of_s: IntArray) -> list[TypeHop]:
         """Least message from every stage to the next."""
-        hops = np.zeros(len(rank_of_s))
+        hops = [TypeHop(0.0, 0.0, 0.0, 0.0)] * len(rank_of_s)
         for stage, (here, there) in enumerate(itertools.pairwise(rank_of_s.tolist())):
             if here != there:
-                hops[stage] = self.hops.least_s(*(self.gpus[gpu_r[rank]].names for rank in (here, there)))
+                hops[stage] = self._between(gpu_r[here], gpu_r[there])
         return hops
 
-    def _shared_links(self, gpu_r: IntArray, rank_of_s: IntArray, hops: FloatArray) -> SharedLinks | None:
+    def _between(self, gpu: int, other: int) -> TypeHop:
+        return self.hops.between(self.gpus[gpu].names, self.gpus[other].names)
+
+    def _shared_links(self, gpu_r: IntArray, rank_of_s: IntArray) -> SharedLinks:
         """Links from the places of one type to those of another, for the messages between ranks on them."""
-        num_types, links, lengths = len(self.gpus), np.full((2, len(hops)), NO_CHANNEL), np.zeros((2, len(hops)))
+        num_types, num_stages = len(self.gpus), len(rank_of_s)
+        links, lengths, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros((2, num_stages)), np.zeros(num_stages)
         for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[rank_of_s].tolist())):
-            for direction, (sender, receiver) in enumerate(((here, there), (there, here))):
-                all_s = self.hops.all_s(self.gpus[sender].names, self.gpus[receiver].names) if here != there else 0.0
-                if all_s > 0:
-                    links[direction, stage], lengths[direction, stage] = sender * num_types + receiver, all_s
-        if not lengths.any():
-            return None
-        after_s = np.maximum(hops - self.hops.transfer_s, 0.0)
+            ways = self._between(here, there), self._between(there, here)
+            if here != there and ways[0].all_s > 0:
+                links[:, stage] = here * num_types + there, there * num_types + here
+                lengths[:, stage], after_s[stage] = [one.all_s for one in ways], ways[0].after_s
         return SharedLinks(links[0], links[1], lengths[0], lengths[1], after_s)
 
     def _memory_and_update(

@@ -61,7 +61,7 @@ def refined_bound_s(
         return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
 
     if bound_s < high_s:
-        parameters = priced.parameters(len(configurations))
+        parameters = _parameters(priced.options, len(configurations))
         crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, clock)
         bound_s = crossing_bound_s(crossing, bound_s, high_s)
     return bound_s
@@ -95,10 +95,6 @@ class _Priced:
     def costs(self) -> Costs:
         """The stages with the pool that they are on."""
         return list(zip(itertools.cycle(self.pools), self.options, strict=False))
-
-    def parameters(self, num_configurations: int) -> tuple[FloatArray, FloatArray]:
-        """Dense and expert parameters on one GPU, by configuration and stage, the least of all pools."""
-        return _parameters(self.options, num_configurations)
 
     @property
     def exposed_s(self) -> FloatArray:

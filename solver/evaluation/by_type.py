@@ -75,11 +75,7 @@ def best_partitioned(
         return
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
     for types, layers in best_partitions(context, configuration, cutoff_s, clock):
-        own = configuration.model_copy(update={"layers_per_stage": layers})
-        for problem in by_island(context, whole):
-            routes = keep_ranks_whole(_on_types(context, problem, list(types)))
-            if routes is not None:
-                yield Candidate(own, pooled(context, own, routes))
+        yield from _whole_ranks(context, configuration, whole, list(types), layers)
 
 
 def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:
@@ -112,11 +108,19 @@ def rotated(context: Context, candidate: Candidate) -> Iterator[Candidate]:
             continue
         seen.append(moved)
         shares = next(layer_shares(configuration, [costs[gpu] for gpu in moved], context.job.num_layers), None)
-        for problem in by_island(context, whole) if shares is not None else ():
-            routes = keep_ranks_whole(_on_types(context, problem, moved))
-            if routes is not None and shares is not None:
-                own = configuration.model_copy(update={"layers_per_stage": shares.layers_per_stage})
-                yield Candidate(own, pooled(context, own, routes))
+        if shares is not None:
+            yield from _whole_ranks(context, configuration, whole, moved, shares.layers_per_stage)
+
+
+def _whole_ranks(
+    context: Context, configuration: Configuration, whole: PlacementProblem, types: list[str], layers: tuple[int, ...]
+) -> Iterator[Candidate]:
+    """One route for all replicas, in each island that holds it, with these types of ranks and layers of stages."""
+    own = configuration.model_copy(update={"layers_per_stage": layers})
+    for problem in by_island(context, whole):
+        routes = keep_ranks_whole(_on_types(context, problem, types))
+        if routes is not None:
+            yield Candidate(own, pooled(context, own, routes))
 
 
 def _everywhere(

@@ -51,12 +51,12 @@ def lower_bound(problem: PipelineProblem) -> float:
     return span_bound(shape) if problem.objective == "span" else makespan_bound(shape)
 
 
-def makespan_bound(shape: PipelineShape, enough_s: float = np.inf, shared: SharedLinks | None = None) -> float:
+def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     """Longest path, busy ranks, ranks full of activations, busy channels and shared exchanges, with heads and tails.
 
     Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule). Memory of a rank
     is a machine that holds activations (`_memory_over_time`). A bound need not go beyond `enough_s` (seconds): what it
-    takes to find more is spared then. With `shared` some of many replicas is bounded, by what all send.
+    takes to find more is spared then.
     """
     columns = columns_of(shape)
     waits = memory_waits(shape)
@@ -66,14 +66,22 @@ def makespan_bound(shape: PipelineShape, enough_s: float = np.inf, shared: Share
     best = float((head + duration + tail).max())
     best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, head, tail))
     best = max(best, _busy_exchanges(shape, head))
-    if shared is not None and best * SAFETY < enough_s:
-        best = max(best, _busy_links(shape, shared, head, tail))
     for rank in range(shape.num_ranks):
         if best * SAFETY >= enough_s:
             break
         best = max(best, _full_rank(shape, rank, head, tail))
         best = max(best, _memory_over_time(columns, rank, (head, tail), best))
     return best * SAFETY
+
+
+def shared_links_bound(shape: PipelineShape, shared: SharedLinks) -> float:
+    """No less than this passes until the last of many replicas with this pipeline ends, by what all of them send.
+
+    The costs and messages of `shape` have to be no more than those of any replica.
+    """
+    columns, waits = columns_of(shape), memory_waits(shape)
+    tail = tails_after(columns, waits, 0, shape.sync_s)
+    return _busy_links(shape, shared, heads(columns, waits, 0), tail) * SAFETY
 
 
 def span_bound(shape: PipelineShape) -> float:

@@ -19,11 +19,11 @@ from solver.bounds.crossing_pipelines import (
 from solver.bounds.gradient_exchange import ExchangeLink
 from solver.bounds.least_hops import MessageDelays
 from solver.cost.columns import columns_of_all
-from solver.pipeline.bounds import SharedLinks
+from solver.pipeline.bounds import SharedLinks, shared_links_bound
 from tests.build_job import FIXED, context_of, job
 from tests.unit.solver.bounds.test_relaxation import FAR, frontier_of
 
-CROSSING_S = 0.02
+CROSSING_S, PLAIN_S = 0.02, 0.015
 LAYOUTS = [("one_way", 1, 4), ("one_way", 1, 5), ("v", 2, 4), ("loop", 2, 4), ("loop", 3, 4), ("loop", 2, 6)]
 
 
@@ -63,7 +63,7 @@ def test_no_assignment_to_two_groups_is_below_the_bound(
     assert relaxed.shape is not None
     delays, found = MessageDelays.along(one, relaxed.hop_s, CROSSING_S), []
     for most in ((pp, pp), (pp - 1, 1), (pp - pp // 2, pp // 2)):
-        crossing = PipelineCrossing(CROSSING_S, delays, all_s, CROSSING_S / 2.0, most)
+        crossing = PipelineCrossing(CROSSING_S, delays, PLAIN_S, PLAIN_S / 2.0, all_s, most)
         bound_s = pipelines.crossing_s(crossing, float("inf"))
         least_s = min(with_crossings(pipelines, way, all_s) for way in assignments(pp, most))
         assert bound_s <= least_s * (1.0 + 1e-9)
@@ -76,16 +76,17 @@ def with_crossings(pipelines: CrossingPipelines, group_r: tuple[int, ...], all_s
     """The relaxation with every rank in its group, hop by hop; the messages of all replicas take `all_s`."""
     one, relaxed = pipelines.configurations[0], pipelines.relaxed
     assert relaxed.shape is not None
-    latency_s, ranks = np.zeros(one.degrees.num_stages), one.rank_of_stages
-    links = np.full((2, len(ranks)), -1)
+    ranks, links = one.rank_of_stages, np.full((2, one.degrees.num_stages), -1)
+    lossy_s, plain_s = np.zeros((2, len(ranks)))
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
-        across = group_r[here] != group_r[there]
-        latency_s[stage] = 0.0 if here == there else CROSSING_S if across else relaxed.hop_s
-        if across:
-            links[:, stage] = group_r[here], group_r[there]
-    lengths = np.full(len(ranks), all_s)
-    shared = SharedLinks(links[0], links[1], lengths, lengths, np.full(len(ranks), CROSSING_S / 2.0))
-    return relaxed.bound_s(replace(relaxed.shape, latency_s=latency_s), shared=shared)
+        if here != there:
+            across = group_r[here] != group_r[there]
+            lossy_s[stage], plain_s[stage] = (CROSSING_S, PLAIN_S) if across else (relaxed.hop_s, relaxed.hop_s)
+            links[:, stage] = (group_r[here], group_r[there]) if across else (-1, -1)
+    lengths, after_s = np.full(len(ranks), all_s), np.full(len(ranks), PLAIN_S / 2.0)
+    shared = SharedLinks(links[0], links[1], lengths, lengths, after_s)
+    last_s = shared_links_bound(replace(relaxed.shape, latency_s=plain_s), shared) + relaxed.update_s
+    return max(relaxed.bound_s(replace(relaxed.shape, latency_s=lossy_s)), last_s if all_s else 0.0)
 
 
 def test_a_rank_that_spans_groups_exchanges_over_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
