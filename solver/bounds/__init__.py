@@ -7,6 +7,7 @@
   after another, in columns. Needs stage prices.
 `even_memory`: what the ranks of an even pipeline hold, and how many of them have room. Needs stages on every type.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
+`leaving_messages`: messages that leave the groups of a cut, by how many groups have whole ranks. Needs room and rates.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
   which links and the cards of each rank carry them. Needs stage prices.
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
@@ -20,7 +21,8 @@
 `synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
   one after another. Needs stage prices.
 `spread_exchange`: exchange of a stage over any number of places, inside them and between. Needs `network_cut`.
-`unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
+`unequal_layers`: layers shared out by GPU type, any share of them, and what distance costs within the time of a bound.
+  Needs layer prices of every type and `network_cut`.
 `layer_limits`: most layers of a rank of each type in a time, and the time for all of them. Needs layer prices.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
 `mixed_pipelines`: pipelines with every choice of the ranks on slower types, best first. Needs `slower_ranks`.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among
+from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.cost.job import Job
@@ -15,19 +16,45 @@ from solver.cost.stage import StageCost
 
 
 @dataclass(frozen=True)
+class UnknownShares:
+    """Layers shared out in any way: so many ranks have no more usual ones than `most_usual` says.
+
+    Stages with u of the `num_usual` layers that follow each other are no more than `longest_others` + u `per_usual`.
+    """
+
+    num_usual: int
+    most_usual: Callable[[IntArray], FloatArray]
+    longest_others: int
+    per_usual: float
+
+    @classmethod
+    def of(cls, context: Context, most_usual: Callable[[IntArray], FloatArray]) -> UnknownShares:
+        """For every number of layers in a row, of which each stage has one or more."""
+        fewest, most = moe_among(context)
+        lengths = np.arange(len(fewest))
+        usual = fewest if context.job.num_moe_layers else lengths - most
+        longest = int(lengths[usual == 0].max())
+        beyond = (lengths - longest)[usual > 0] / usual[usual > 0]
+        num_usual = context.job.num_moe_layers or context.job.num_dense_layers
+        return cls(num_usual, most_usual, longest, float(beyond.max(initial=1.0)))
+
+
+@dataclass(frozen=True)
 class GradientExchange:
-    """Bytes that exchanges send out of every place: of the smallest stage, of the lightest and the largest rank, and of
-    the whole model.
+    """Bytes that exchanges send out of a place: of the smallest stage, the lightest rank, a layer of the usual kind,
+    and all ranks beside so many others.
     """
 
     smallest: FloatArray
     lightest: FloatArray
-    largest: FloatArray
-    whole: FloatArray
+    usual: FloatArray
+    beside: Callable[[IntArray], FloatArray]
 
     @classmethod
-    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, ends: Sequence[StageCost]) -> GradientExchange:
-        """`ends` are the first and the last rank; without them shares are not known, and one rank may have it all."""
+    def of(
+        cls, price: StageCosts, shares: Shares, num_places: IntArray, ranks: Sequence[StageCost] | UnknownShares
+    ) -> GradientExchange:
+        """`ranks` are the costs of the first and the last one, where it is known how layers are shared out."""
         job, columns = price.context.job, price.columns
 
         def sent(parameters: FloatArray, experts: FloatArray) -> FloatArray:
@@ -38,12 +65,26 @@ class GradientExchange:
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
         whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
         smallest = sent(*least_parameters(price, shares))
-        if not ends:
-            return cls(smallest, columns.vpp * smallest, whole, whole)
+        one = price.of(0, 1) if job.num_moe_layers else price.of(1, 0)
+        usual = sent(one.parameters, one.expert_parameters)
+        if isinstance(ranks, UnknownShares):
+
+            def beside(retained: IntArray) -> FloatArray:
+                usual_beside = np.maximum(ranks.num_usual - ranks.most_usual(retained), 0.0)
+                others: FloatArray = np.where(retained > 0, usual_beside * usual, whole)
+                return others
+
+            return cls(smallest, columns.vpp * smallest, usual, beside)
         between = [sent(one.parameters, one.expert_parameters) for one in _lightest_between(price, shares)]
-        at_ends = [sent(one.parameters, one.expert_parameters) for one in ends]
+        at_ends = [sent(one.parameters, one.expert_parameters) for one in ranks]
         lightest = np.minimum.reduce([*(np.where(columns.pp > 2, one, np.inf) for one in between), *at_ends])
-        return cls(smallest, lightest, sent(*_most_parameters(price, shares, ends)), whole)
+        largest = sent(*_most_parameters(price, shares, ranks))
+        return cls(smallest, lightest, usual, lambda retained: whole - retained * largest)
+
+    def of_others(self, ranks: IntArray, vpp: IntArray, retained: IntArray) -> FloatArray:
+        """Bytes of the exchanges of so many ranks, with so many ranks whole in a group."""
+        others: FloatArray = np.maximum(self.beside(retained), ranks * np.maximum(vpp * self.smallest, self.lightest))
+        return others
 
     def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
         """End of the exchanges of all stages of so many ranks, with so many ranks whole in a group.
@@ -51,9 +92,7 @@ class GradientExchange:
         All of them come after the first backward of all micro-batches, the last one of each rank after all its work.
         What they send fits through the links; those of an average rank follow each other on its cards.
         """
-        others = np.maximum(
-            self.whole - retained * self.largest, ranks * np.maximum(vpp * self.smallest, self.lightest)
-        )
+        others = np.maximum(self.beside(retained), ranks * np.maximum(vpp * self.smallest, self.lightest))
         in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
         all_s = link.stage_work_s + np.maximum(others / link.rate, in_row_s)
         last_s = np.maximum(ranks * self.smallest / link.rate, self.smallest / link.cards_rate + link.steps_s)

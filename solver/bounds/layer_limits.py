@@ -72,6 +72,13 @@ class Types:
         """Layers of the other kind."""
         return self.context.job.num_layers - self.num_usual
 
+    @property
+    def least_between(self) -> int:
+        """Fewest layers of the other kind between two usual ones of the model that follow each other."""
+        moe, usual = np.diff(self.context.moe_before), bool(self.context.job.num_moe_layers)
+        apart = np.diff(np.flatnonzero(moe == usual)) - 1
+        return int(apart.min(initial=self.num_others))
+
     def least_usual(self, num_layers: IntArray) -> IntArray:
         """Fewest usual ones among so many layers of a rank."""
         least: IntArray = np.maximum(num_layers - self.num_others, 0)
@@ -94,12 +101,14 @@ class RankTime(NamedTuple):
 class LayerLimits:
     """What limits the layers of a rank, one row per type.
 
-    `work` is that of its work alone, `exchanges` are those that end with exchanges, `late` those that follow the
-    forward of the first micro-batch through all stages; `in_memory` is what fits, and `least_s` the work of the fewest
-    layers of whatever kind that a rank has: one for each of its stages.
+    `work` is that of its work alone, `between` the same with the layers of the other kind that lie between usual ones,
+    `exchanges` are those that end with exchanges, `late` those that follow the forward of the first micro-batch through
+    all stages; `in_memory` is what fits, and `least_s` the work of the fewest layers of whatever kind that a rank has:
+    one for each of its stages.
     """
 
     work: RankTime
+    between: RankTime
     exchanges: Sequence[RankTime]
     late: Sequence[RankTime]
     in_memory: FloatArray
@@ -114,7 +123,8 @@ class LayerLimits:
         least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
         zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
         late = RankTime(m * (layer_s - forward_s), zero)
-        return cls(RankTime(m * layer_s, zero), (), (late,), np.full_like(layer_s, np.inf), m * least_s)
+        in_memory, work, between = np.full_like(layer_s, np.inf), RankTime(m * layer_s, zero), _between(types, space)
+        return cls(work, between, (), (late,), in_memory, m * least_s)
 
     @classmethod
     def of(cls, types: Types, space: Space) -> LayerLimits:
@@ -127,13 +137,21 @@ class LayerLimits:
     def most(self, limit_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most usual layers of a rank within a time: as its work and memory allow, and as its exchanges allow, too."""
         work = np.minimum(self.work.most(limit_s), self.in_memory)
-        every = np.minimum.reduce([work, *(one.most(limit_s) for one in self.exchanges)])
+        every = np.minimum.reduce([work, *(one.most(limit_s) for one in (self.between, *self.exchanges))])
         return np.maximum(work, 0.0), np.maximum(every, 0.0)
 
     def most_late(self, left_s: FloatArray) -> FloatArray:
         """Most usual layers of a rank in what is left of the time once a micro-batch has passed all stages forward."""
         layers: FloatArray = np.maximum(np.minimum.reduce([one.most(left_s) for one in self.late]), 0.0)
         return layers
+
+
+def _between(types: Types, space: Space) -> RankTime:
+    """Work of n usual layers in v stages and of those between them: n c + (n - v) d c', with d others between two."""
+    columns, apart = space.columns, types.least_between
+    others_s = apart * np.stack([types.layer(price, usual=False).total_s for price in types.prices])
+    m = columns.num_microbatches
+    return RankTime(m * (types.layer_s + others_s), -m * columns.vpp * others_s)
 
 
 def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: LayerLimits) -> FloatArray:

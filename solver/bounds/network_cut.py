@@ -18,7 +18,8 @@ import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
-from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
+from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, UnknownShares, least_parameters
+from solver.bounds.leaving_messages import LeavingMessages, or_unlinked
 from solver.bounds.lightest import before_exchange_s, lightest_rank_s
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import LOOP_FAMILY
@@ -29,8 +30,6 @@ from solver.cost.data_parallel import step_traffic
 from solver.cost.stage import StageCost, boundary_bytes
 from solver.network.topology import Edge
 from solver.placement.capacity_groups import groups_by_row
-
-UNLINKED = 1e30  # a group that nothing leaves: what would have to is not counted
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class CrossingMessages:
         """Each GPU of a stage sends its part over a connection of its own."""
         num_gpus = columns.tp * columns.cp
         transfer_s = message_bytes / (num_gpus * cut.limits.message_bytes_per_s)
-        rate = float(cut.rate_g.max() if len(cut.rate_g) == 2 else cut.rate_g.sum()) or UNLINKED
+        rate = or_unlinked(cut.rate_g.max() if len(cut.rate_g) == 2 else cut.rate_g.sum())
         return cls(message_bytes, num_gpus, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss, rate)
 
     def each_s(self, num_replicas: IntArray) -> FloatArray:
@@ -145,28 +144,39 @@ def with_distance_s(
 
 
 def distance_cases(
-    price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost] = (), *, jointly: bool = False
+    price: StageCosts,
+    shares: Shares,
+    overlap_s: FloatArray,
+    ranks: Sequence[StageCost] | UnknownShares,
+    *,
+    jointly: bool = False,
+    within_s: FloatArray | None = None,
 ) -> Iterator[Iterable[CutCase]]:
     """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
 
-    `jointly`: by the number of these ranks as well, where that says more.
-    `ends` are the costs of the first and the last rank; without them shares are not known: then `shares` has stages at
-    their smallest, all work may overlap, and one rank may be the model.
+    `jointly`: by the number of these ranks as well, where that says more. Of those that take longer than `within_s`
+    (seconds) it is enough to know that.
+    `ranks` are the costs of the first and the last one. With `UnknownShares` those in `shares` are the smallest, and
+    all work may overlap.
     """
     context, columns = price.context, price.columns
     found = cuts(context)
     if not found:
         return
+    unknown = ranks if isinstance(ranks, UnknownShares) else None
+    ends = () if isinstance(ranks, UnknownShares) else ranks
     begin = np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0)
     inside = _Inside.of(price, shares, overlap_s, ends)
-    first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp)
+    looped = shares.family == LOOP_FAMILY
+    first = row_of = np.arange(len(columns))
+    if within_s is None:
+        first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp, columns.vpp, looped)
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
-    exchanged = GradientExchange.of(price, shares, num_places, ends)
+    exchanged = GradientExchange.of(price, shares, num_places, ranks)
     senders = np.maximum(columns.dp // num_places, 1) * columns.tp * columns.cp
     each_bytes = boundary_bytes(context.job, columns)
-    looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
         link = ExchangeLink(
@@ -178,40 +188,46 @@ def distance_cases(
             num_places,
         )
         messages = CrossingMessages.of(cut, columns, each_bytes)
-        yield _Cases(cut, columns, looped, inside, exchanged, link, messages, (some, row_of, held)).each(
+        leaving = LeavingMessages(some, looped[first], held, cut.rate_g)
+        yield _Cases(cut, columns, inside, exchanged, link, messages, leaving, row_of, fewest, unknown, within_s).each(
             jointly=jointly
         )
 
 
 @dataclass(frozen=True)
 class _Cases:
-    """What the cases of a cut have in common. `groups` are rows that differ in what a group holds, the row among them
-    of every row, and how many stage groups each group of the cut holds.
+    """What the cases of a cut have in common. `leaving` has rows that differ in what leaves groups, `row_of` the one
+    among them of every row. An exchange between groups has a part in `num_groups_r` of them at least. Of what takes
+    longer than `within_s` (seconds) nothing more matters.
     """
 
     cut: NetworkCut
     columns: Columns
-    looped: BoolArray
     inside: _Inside
     exchanged: GradientExchange
     link: ExchangeLink
     messages: CrossingMessages
-    groups: tuple[Columns, IntArray, IntArray]
+    leaving: LeavingMessages
+    row_of: IntArray
+    num_groups_r: IntArray
+    unknown: UnknownShares | None
+    within_s: FloatArray | None
 
     def each(self, *, jointly: bool) -> Iterator[CutCase]:
         """No rank whole, and then some in h groups."""
-        columns, (some, row_of, held) = self.columns, self.groups
-        none_whole = self.exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), self.link)
+        columns, some, held = self.columns, self.leaving.columns, self.leaving.held
+        none_whole = self._exchanges_s(np.zeros_like(columns.pp))
         yield CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)), self.link)
         by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
         for h in range(1, min(held.shape[1], most) + 1):
             retained = np.minimum(whole[:, h - 1], some.pp)
             if not jointly:
-                yield self._case(h, retained > 0, retained, np.ones_like(retained))
+                fewest = self._fewest_whole(retained)
+                yield self._case(h, retained >= np.maximum(fewest, 1), retained, fewest)
                 continue
             if h > 1:  # each rank whole in one of these groups, or one or more in several
-                most_ranks = by_group[row_of] if held.shape[1] == 2 else None
+                most_ranks = by_group[self.row_of] if held.shape[1] == 2 else None
                 yield replace(self._case(h, retained >= some.pp, some.pp, some.pp), most_ranks=most_ranks)
                 fewer = np.minimum(retained, some.pp - 1)
                 yield self._case(h, fewer > 0, fewer, np.ones_like(fewer))
@@ -222,31 +238,63 @@ class _Cases:
 
     def _case(self, num_groups: int, possible: BoolArray, most: IntArray, fewest: IntArray) -> CutCase:
         """The ranks that are whole lie in so many groups: no more than `most` of them and `fewest` or more."""
-        columns, (some, row_of, held) = self.columns, self.groups
-        by_rate = _leaving_by_rate(self.cut, held, some, num_groups, fewest)[row_of]
-        crossing, retained = _num_crossing(held, some, num_groups, fewest)[row_of], most[row_of]
-        spanning = np.maximum(columns.pp - retained, 0)
-        exchanges = self.exchanged.least_s(spanning, columns.vpp, retained, self.link)
+        columns, row_of = self.columns, self.row_of
+        by_rate = self.leaving.by_rate(num_groups, fewest)[row_of]
+        crossing, retained = self.leaving.num_crossing(num_groups, fewest)[row_of], most[row_of]
+        spanning = columns.pp > retained
         sent_bytes = columns.num_microbatches * self.messages.message_bytes
-        leaving = sent_bytes * _times_left(columns.vpp, self.looped, num_groups) * by_rate
         queue_s = sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
-        parts = [np.where(spanning > 0, exchanges, 0.0), np.maximum(leaving, np.where(by_rate > 0, queue_s, 0.0))]
+        parts = [
+            np.where(spanning, self._exchanges_s(retained), 0.0),
+            np.maximum(sent_bytes * by_rate, np.where(by_rate > 0, queue_s, 0.0)),
+        ]
+        parts.append(self._all_bytes(num_groups, fewest, retained, sent_bytes) / or_unlinked(self.cut.rate_g.sum()))
         if self.cut.of_places:
             parts.append(self.inside.work_s + self.inside.exposed_s)
-        delay = CrossingDelay(crossing, self.looped, max(num_groups, 2), self.messages)
-        return CutCase(possible[row_of], np.maximum.reduce(parts), delay, self.link if (spanning > 0).all() else None)
+        delay = CrossingDelay(crossing, self.leaving.looped[row_of], max(num_groups, 2), self.messages)
+        return CutCase(possible[row_of], np.maximum.reduce(parts), delay, self.link if spanning.all() else None)
 
+    def _exchanges_s(self, retained: IntArray) -> FloatArray:
+        """Exchanges of all ranks beside so many that lie whole."""
+        spanning = np.maximum(self.columns.pp - retained, 0)
+        return self.exchanged.least_s(spanning, self.columns.vpp, retained, self.link)
 
-def _times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
-    """How often every micro-batch leaves a group, its gradients included, where each pass visits so many, at least 2.
+    def _all_bytes(self, num_groups: int, fewest: IntArray, retained: IntArray, sent_bytes: FloatArray) -> FloatArray:
+        """Bytes that leave groups in an iteration, exchanges and messages, with ranks as in `_case`.
 
-    A pass crosses h - 1 times, and its gradients as often; of the crossings of one group half are the gradients'. Each
-    cycle of a loop crosses h times, but for the last, which does not come home.
-    """
-    both_ways = 1 if num_groups == 1 else 2
-    h = max(num_groups, 2)
-    times: IntArray = both_ways * np.where(looped, vpp * h - 1, vpp * (h - 1))
-    return times
+        Where shares are free, ranks that span groups have some usual layers, u; of these each exchanges, and the fewer
+        they are, the more runs of other layers there are between whole ranks. In u that is least at one of two points.
+        """
+        columns, share = self.columns, self.unknown
+        messages = sent_bytes * self.leaving.in_all(num_groups, fewest)[self.row_of]
+        spanning = np.maximum(columns.pp - retained, 0)
+        exchanges = np.where(spanning > 0, self.exchanged.of_others(spanning, columns.vpp, retained), 0.0)
+        least = self.num_groups_r * exchanges + messages
+        if share is None or not share.longest_others:
+            return least
+        start, each = (sent_bytes * one[self.row_of] for one in self.leaving.around(num_groups, fewest))
+        num_stages = np.maximum(columns.pp - fewest[self.row_of], 0) * columns.vpp
+        most_around = start + each * num_stages / share.longest_others
+        less_around = each * share.per_usual / share.longest_others
+        per_usual = self.num_groups_r * self.exchanged.usual
+        fewest_usual = np.maximum(share.num_usual - share.most_usual(retained), 0.0)
+        equal = np.maximum((most_around - messages) / less_around, fewest_usual)
+        with_fewest = per_usual * fewest_usual + np.maximum(messages, most_around - less_around * fewest_usual)
+        found: FloatArray = np.maximum(least, np.minimum(with_fewest, per_usual * equal + messages))
+        return found
+
+    def _fewest_whole(self, most: IntArray) -> IntArray:
+        """The least number of whole ranks, no more than `most`, that leaves exchanges for which there is time; or 1."""
+        fewest = np.ones_like(most)
+        if self.within_s is None:
+            return fewest
+        most = np.maximum(most, 1)
+        for _ in range(int(most.max()).bit_length()):
+            middle = (fewest + most) // 2
+            all_whole, exchanges_s = middle >= self.columns.pp, self._exchanges_s(middle)
+            enough = all_whole | (exchanges_s <= self.within_s)
+            fewest, most = np.where(enough, fewest, np.minimum(middle + 1, most)), np.where(enough, middle, most)
+        return fewest
 
 
 @dataclass(frozen=True)
@@ -271,43 +319,6 @@ class _Inside:
         exchange_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
         work_s = columns.num_microbatches * lightest_rank_s(price, shares, ends)
         return cls(work_s, np.maximum(exchange_s - overlap_s, 0.0))
-
-
-def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_groups: int, whole: IntArray) -> FloatArray:
-    """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
-
-    One group: (replicas that do not stay inside) / its rate, the least of all groups that hold `whole` ranks. Several:
-    all dp replicas over the sum of the h largest rates.
-    """
-    if num_groups == 1:
-        rate_g = np.where(cut.rate_g > 0, cut.rate_g, UNLINKED)
-        by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp, whole) / rate_g).min(axis=1)
-        return np.where(np.isfinite(by_rate), by_rate, 0.0)
-    most = float(np.sort(cut.rate_g)[-num_groups:].sum())
-    visiting: FloatArray = columns.dp.astype(np.float64) / (most or UNLINKED)
-    return visiting
-
-
-def _num_crossing(held: IntArray, columns: Columns, num_groups: int, whole: IntArray) -> IntArray:
-    """Fewest replicas that leave a group where `whole` ranks or more lie in so many: all where these are several."""
-    if num_groups > 1:
-        return columns.dp
-    fewest = _leaving(held, columns.dp, columns.pp, whole).min(axis=1)
-    return np.where(np.isfinite(fewest), fewest, 0.0).astype(np.int64)
-
-
-def _leaving(held: IntArray, dp: IntArray, pp: IntArray, whole: IntArray) -> FloatArray:
-    """Replicas that do not stay in a group which holds r ranks whole: dp - floor((g - r dp) / (pp - r)).
-
-    Infinite where a group cannot hold these ranks.
-
-    >>> _leaving(np.array([[64, 12, 7]]), np.array([8]), np.array([8]), np.array([1]))
-    array([[ 0.,  8., inf]])
-    """
-    dp, pp, whole = dp[:, None], pp[:, None], whole[:, None]
-    inside = (held - whole * dp) // np.maximum(pp - whole, 1)
-    leaving = np.where(pp > whole, np.maximum(dp - inside, 0).astype(np.float64), 0.0)
-    return np.where(held >= whole * dp, leaving, np.inf)
 
 
 def cuts(context: Context) -> Sequence[NetworkCut]:

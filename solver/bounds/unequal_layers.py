@@ -12,6 +12,7 @@ import numpy as np
 
 from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
+from solver.bounds.gradient_exchange import UnknownShares
 from solver.bounds.layer_limits import LayerLimits, Types, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
 from solver.configurations.enumerate import ONE_WAY, Space
@@ -24,27 +25,18 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
+WIDEST, HALVINGS = 4.0, 6  # of the search for a time: up to four times the near one, within 1.1 %
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
 
 
 def unequal_bounds(context: Context, space: Space) -> Bounds:
     """Bounds, and memory: what no share of layers can bring below them."""
     types = Types.of(context, space)
-    columns, job = space.columns, context.job
-    price = least_of(types.prices)
-    whole = price.of(*kinds(context, 0, job.num_layers), embedding=1.0, logits=1.0)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of(types, space))
-
-    def there_and_back_s(delay: CrossingDelay) -> FloatArray:
-        passes = 2 * columns.vpp
-        bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
-        return bound
-
-    ones = np.ones_like(columns.pp)
-    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
-    cases = distance_cases(price, smallest, np.full(len(columns), np.inf))
-    near_s = np.maximum(work_s, there_and_back_s(CrossingDelay.none(len(columns))))
-    bound_s = with_distance_s(near_s, cases, there_and_back_s) + _update_s(types, space)
+    columns = space.columns
+    whole, limits = _whole(types), LayerLimits.of(types, space)
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), limits)
+    bound_s = _far_s(types, space, limits, np.maximum(work_s, whole.forward_s + whole.input_grad_s))
+    bound_s += _update_s(types, space)
     lacking = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(gpu_class.gpu) for gpu_class in context.gpu_classes.values())
     return Bounds(
@@ -59,10 +51,59 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
 def unequal_work_s(context: Context, space: Space) -> FloatArray:
     """The same without exchange, memory and distance: the work of the ranks and the way of a micro-batch."""
     types = Types.of(context, space)
-    whole = least_of(types.prices).of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    whole = _whole(types)
     work_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of_work(types, space))
     bound_s: FloatArray = np.maximum(work_s, whole.forward_s + whole.input_grad_s)
     return bound_s
+
+
+def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) -> FloatArray:
+    """The least T, from `near_s` on, within which exchanges and messages over every cut are possible.
+
+    Ranks that do not exchange over a cut have no more layers than they have time for, and the others all the rest.
+    """
+    low_s = _with_distance_s(types, space, np.full_like(types.held, types.num_usual), near_s)
+    needs_s = _with_distance_s(types, space, limits.most(low_s)[1], low_s, low_s)
+    rows = np.flatnonzero(needs_s > low_s)
+    if not len(rows):
+        return low_s
+    some = space.take(rows)
+    types = Types.of(types.context, some)
+    limits, low, high = LayerLimits.of(types, some), low_s[rows], np.minimum(needs_s[rows], WIDEST * low_s[rows])
+    for _ in range(HALVINGS):
+        middle = np.sqrt(low * high)
+        enough = _with_distance_s(types, some, limits.most(middle)[1], middle, middle) <= middle
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    low_s[rows] = low
+    return low_s
+
+
+def _with_distance_s(
+    types: Types, space: Space, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None
+) -> FloatArray:
+    """What cuts of the network cost, `near_s` or more (seconds), with at most so many usual layers of a rank by type.
+
+    Whether it is more than `within_s` is all that needs to be known.
+    """
+    columns, price, whole = space.columns, least_of(types.prices), _whole(types)
+    ones = np.ones_like(columns.pp)
+    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
+
+    share = UnknownShares.of(types.context, lambda num_ranks: best_ranks(most, types.held, num_ranks))
+
+    def there_and_back_s(delay: CrossingDelay) -> FloatArray:
+        passes = 2 * columns.vpp
+        bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
+        return bound
+
+    cases = distance_cases(price, smallest, np.full(len(columns), np.inf), share, within_s=within_s)
+    return with_distance_s(near_s, cases, there_and_back_s)
+
+
+def _whole(types: Types) -> StageCost:
+    """The whole model on one rank, every cost at its least."""
+    num_layers = types.context.job.num_layers
+    return least_of(types.prices).of(*kinds(types.context, 0, num_layers), embedding=1.0, logits=1.0)
 
 
 def slowest_rank_s(types: Types, space: Space) -> FloatArray:

@@ -35,7 +35,7 @@ PLAIN = set(
         decision derived done effort empty error evaluate expected fact feature few found given improve kind
         known named need no on once one pooled prediction priced pricing publisher reading record recovery report
         returned round run sent setting share shared sharing short side skip skipped split stated
-        step summary tie timed too type unfinished unpriced use wait way work
+        step summary tie timed too type unfinished unknown unpriced use wait way work
         """,
     )
 )

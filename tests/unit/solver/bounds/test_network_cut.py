@@ -39,7 +39,7 @@ def test_the_farther_and_thinner_the_more(name: str, values: tuple[float, ...]) 
 def test_it_is_the_cheaper_of_exchanges_and_messages() -> None:
     """Messages double with the batch, gradients do not: they take over where the batch is large."""
     thin = {"capacity_bytes_per_s": 5e9, "latency_s": 0.0}
-    found = [bound_of(8, thin, batch=batch) for batch in (64, 128, 256, 512)]
+    found = [bound_of(8, thin, batch=batch) for batch in (128, 256, 512, 1024)]
     more = [after - before for before, after in itertools.pairwise(found)]
     assert more[1] == pytest.approx(2.0 * more[0])
     assert more[2] < 1.5 * more[1]

@@ -1,0 +1,99 @@
+"""What leaves the groups of a cut is no more than what leaves them in any assignment of stage groups to groups."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from solver.bounds.leaving_messages import LeavingMessages
+from solver.cost.columns import Columns, columns_from
+from solver.pipeline.problem import Floats
+
+
+class Fleet(NamedTuple):
+    """Replicas of so many ranks, and groups with so much room and these rates."""
+
+    num_replicas: int
+    num_ranks: int
+    held: tuple[int, ...]
+    rates: tuple[float, ...]
+
+
+Assignment = tuple[tuple[int, ...], ...]  # the group of every rank of every replica
+
+
+def assignments(num_replicas: int, num_ranks: int, held: Sequence[int]) -> Iterator[Assignment]:
+    """All of them for which groups have room."""
+    ways = list(itertools.product(range(len(held)), repeat=num_ranks))
+    for chosen in itertools.combinations_with_replacement(ways, num_replicas):
+        used = np.bincount(np.array(chosen).ravel(), minlength=len(held))
+        if (used <= held).all():
+            yield chosen
+
+
+def visited(way: Sequence[int], family: str, vpp: int) -> list[int]:
+    """The groups of all stages in order."""
+    passes = [way if family != "v" or at % 2 == 0 else way[::-1] for at in range(vpp)]
+    return list(itertools.chain(*passes))
+
+
+def leaving_of(assignment: Assignment, family: str, vpp: int, num_groups: int) -> Floats:
+    """Messages of a micro-batch out of every group."""
+    leaving = np.zeros(num_groups)
+    for way in assignment:
+        for here, there in itertools.pairwise(visited(way, family, vpp)):
+            if here != there:
+                leaving[[here, there]] += 1  # the activation leaves one, the gradient the other
+    return leaving
+
+
+def num_runs(assignment: Assignment, family: str, vpp: int) -> int:
+    """Parts of the way of stages that follow each other on ranks that are not whole."""
+    spanning = [len(set(ways)) > 1 for ways in zip(*assignment, strict=True)]
+    return sum(one for one, _ in itertools.groupby(visited(spanning, family, vpp)))
+
+
+def whole_ranks(assignment: Assignment) -> list[int]:
+    """The group of every rank whose replicas are all in one."""
+    return [ways[0] for ways in zip(*assignment, strict=True) if len(set(ways)) == 1]
+
+
+@pytest.mark.parametrize(("family", "vpp"), [("one_way", 1), ("v", 2), ("loop", 2), ("loop", 3)])
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        Fleet(2, 3, (3, 2, 2), (1.0, 1.0, 1.0)),
+        Fleet(2, 3, (2, 2, 2), (4.0, 1.0, 2.0)),
+        Fleet(3, 3, (4, 4, 3), (1.0, 3.0, 2.0)),
+        Fleet(2, 4, (4, 2, 2), (1.0, 2.0, 0.5)),
+        Fleet(2, 4, (3, 3, 3), (1.0, 1.0, 1.0)),
+        Fleet(3, 3, (6, 5), (1.0, 2.0)),
+        Fleet(2, 5, (4, 4, 2), (1.0, 2.0, 3.0)),
+        Fleet(2, 4, (3, 2, 2, 2), (1.0, 2.0, 1.0, 3.0)),
+    ],
+)
+def test_no_assignment_sends_less(family: str, vpp: int, fleet: Fleet) -> None:
+    num_replicas, num_ranks, held, rates = fleet
+    row = dict.fromkeys([one.name for one in fields(Columns)], 1)
+    columns = columns_from([{**row, "dp": num_replicas, "pp": num_ranks, "vpp": vpp}])
+    leaving = LeavingMessages(columns, np.array([family == "loop"]), np.array([held]), np.array(rates))
+    least: dict[tuple[int, int], tuple[float, float, float]] = {}
+    for assignment in assignments(num_replicas, num_ranks, held):
+        whole, sent = whole_ranks(assignment), leaving_of(assignment, family, vpp, len(held))
+        key = len(set(whole)), len(whole)
+        if not whole:
+            continue
+        start, each = (float(one[0]) for one in leaving.around(key[0], np.array([key[1]])))
+        around = sent.sum() - start - each * num_runs(assignment, family, vpp)
+        new = float((sent / np.array(rates)).max()), float(sent.sum()), float(around)
+        least[key] = tuple(map(min, zip(new, least.get(key, (np.inf,) * 3), strict=True)))  # type: ignore[assignment]
+    bounds = {(h, n): [float(of(h, np.array([n]))[0]) for of in (leaving.by_rate, leaving.in_all)] for h, n in least}
+    assert all(bounds[key][0] <= least[key][0] * (1 + 1e-12) for key in least)
+    assert all(bounds[key][1] <= least[key][1] for key in least)
+    assert all(around >= 0 for _, _, around in least.values())
+    assert any(by_rate > 0 for by_rate, _ in bounds.values())
