@@ -44,7 +44,9 @@ def documents() -> list[dict[str, Any]]:
     return [random_request(f"{SEED}/{number}") for number in range(NUM_GENERATED)]
 
 
-@pytest.mark.parametrize("number", range(NUM_REQUESTS))
+@pytest.mark.parametrize(
+    "number", [*range(8), *(pytest.param(one, marks=pytest.mark.slow) for one in range(8, NUM_REQUESTS))]
+)
 def test_no_law_is_broken(number: int) -> None:
     found = Campaign(SEED, shrink_s=0.0, timed=False).run(number)
     assert not found, "\n".join(f"{one.law}: {one.what}: {one.detail}" for one in found)

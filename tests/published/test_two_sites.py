@@ -62,6 +62,9 @@ def iteration_s(*hosts: int) -> float:
     return outcome.plan.metrics.iteration_s
 
 
-@pytest.mark.parametrize("split", [[HOSTS // 2, HOSTS // 2], [3 * HOSTS // 8, 5 * HOSTS // 8]])
+@pytest.mark.parametrize(
+    "split",
+    [[HOSTS // 2, HOSTS // 2], pytest.param([3 * HOSTS // 8, 5 * HOSTS // 8], marks=pytest.mark.slow)],
+)
 def test_a_thousand_kilometres_cost_at_most_four_percent(split: list[int]) -> None:
     assert iteration_s(HOSTS) / iteration_s(*split) >= PUBLISHED_EFFICIENCY

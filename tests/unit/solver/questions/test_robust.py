@@ -94,7 +94,11 @@ def _brute(question: Robust) -> float:
 
 
 @pytest.mark.parametrize("measure", ["worst", "expected"])
-@pytest.mark.parametrize("scenarios", [[FAR], [FAR, NARROW], [NARROW]], ids=["far", "far, narrow", "narrow"])
+@pytest.mark.parametrize(
+    "scenarios",
+    [pytest.param([FAR], marks=pytest.mark.slow), [FAR, NARROW], pytest.param([NARROW], marks=pytest.mark.slow)],
+    ids=["far", "far, narrow", "narrow"],
+)
 def test_no_configuration_does_better_in_all_worlds(measure: str, scenarios: list[Any]) -> None:
     question = _question(_request(pp=[1, 2, 4]), measure=measure, scenarios=scenarios)
     answer, best = ask(question, clock=time.process_time), _brute(question)

@@ -78,7 +78,7 @@ def bound(request: PlanRequest, found: Planned) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("limits", [(4.0, 4.0), (8.0, 2.5)])
+@pytest.mark.parametrize("limits", [(4.0, 4.0), pytest.param((8.0, 2.5), marks=pytest.mark.slow)])
 def test_going_on_is_never_worse_in_plan_or_bound(name: str, limits: tuple[float, float]) -> None:
     request, more = (CASES[name](limit_s) for limit_s in limits)
     first, kept = searched(request)
