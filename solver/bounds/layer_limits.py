@@ -14,7 +14,7 @@ import numpy as np
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.synchronisation import affine_exchange
-from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.enumerate import V_FAMILY, Space, ranks_by_type
 from solver.configurations.pricing import StageCosts, least_of
 from solver.context import Context
 from solver.cost.stage import StageCost
@@ -101,13 +101,15 @@ class RankTime(NamedTuple):
 class LayerLimits:
     """What limits the layers of a rank, one row per type.
 
-    `work` is that of its work alone, `between` the same with the layers of the other kind that lie between usual ones,
-    `exchanges` are those that end with exchanges, `late` those that follow the forward of the first micro-batch through
-    all stages; `in_memory` is what fits, and `least_s` the work of the fewest layers of whatever kind that a rank has:
-    one for each of its stages.
+    `work` is that of its work alone. `ends` are the same with the embedding and with the logits, or with nothing and
+    both where these are on one rank, `between` with the layers of the other kind that lie between usual ones,
+    `exchanges` those that end with exchanges, `late` those that follow the forward of the first micro-batch through all
+    stages; `in_memory` is what fits, and `least_s` the work of the fewest layers of whatever kind that a rank has: one
+    for each of its stages.
     """
 
     work: RankTime
+    ends: Sequence[RankTime]
     between: RankTime
     exchanges: Sequence[RankTime]
     late: Sequence[RankTime]
@@ -123,8 +125,8 @@ class LayerLimits:
         least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
         zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
         late = RankTime(m * (layer_s - forward_s), zero)
-        in_memory, work, between = np.full_like(layer_s, np.inf), RankTime(m * layer_s, zero), _between(types, space)
-        return cls(work, between, (), (late,), in_memory, m * least_s)
+        in_memory, work = np.full_like(layer_s, np.inf), RankTime(m * layer_s, zero)
+        return cls(work, _ends(types, space), _between(types, space), (), (late,), in_memory, m * least_s)
 
     @classmethod
     def of(cls, types: Types, space: Space) -> LayerLimits:
@@ -140,10 +142,27 @@ class LayerLimits:
         every = np.minimum.reduce([work, *(one.most(limit_s) for one in (self.between, *self.exchanges))])
         return np.maximum(work, 0.0), np.maximum(every, 0.0)
 
+    def taken_by_ends(self, limit_s: FloatArray, held: FloatArray) -> FloatArray:
+        """Fewest usual layers by which ranks with ends have less, as their work and memory allow, on any type."""
+        work = np.minimum(self.work.most(limit_s), self.in_memory)
+        less = [work - np.minimum(one.most(limit_s), self.in_memory) for one in self.ends]
+        taken = np.sum([np.where(held > 0, one, np.inf).min(axis=0) for one in less], axis=0)
+        return np.where(np.isfinite(taken), taken, 0.0)
+
     def most_late(self, left_s: FloatArray) -> FloatArray:
         """Most usual layers of a rank in what is left of the time once a micro-batch has passed all stages forward."""
         layers: FloatArray = np.maximum(np.minimum.reduce([one.most(left_s) for one in self.late]), 0.0)
         return layers
+
+
+def _ends(types: Types, space: Space) -> list[RankTime]:
+    """Work of n usual layers and the embedding, and of as many and the logits; of a V both are on one rank."""
+    m, together = space.columns.num_microbatches, (space.family == V_FAMILY) | (space.columns.pp == 1)
+    embedding_s = np.stack([price.of(0, 0, embedding=1.0).total_s for price in types.prices])
+    logits_s = np.stack([price.of(0, 0, logits=1.0).total_s for price in types.prices])
+    with_logits_s = np.where(together, embedding_s, 0.0)
+    each = embedding_s - with_logits_s, logits_s + with_logits_s
+    return [RankTime(m * types.layer_s, m * one_s) for one_s in each]
 
 
 def _between(types: Types, space: Space) -> RankTime:
@@ -161,7 +180,6 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     it can hold with all their replicas.
     """
     pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
-    with_ends = types.num_usual + sum(np.floor(worth) for worth in ends_worth(types))
     forward = _least_pass(types, space, lambda cost: cost.forward_s)
     there_and_back = _least_pass(types, space, _both_s)
     behind_s = (space.columns.num_microbatches - 1) * np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
@@ -171,7 +189,8 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
         every = np.minimum(every, limits.most_late(limit_s - forward(every, types.held)))
         usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= fewest)
         held = np.where(usable, types.held, 0.0)
-        enough: BoolArray = (held.sum(axis=0) >= pp) & (best_ranks(work, held, pp) >= with_ends)
+        without_ends = best_ranks(work, held, pp) - limits.taken_by_ends(limit_s, held)
+        enough: BoolArray = (held.sum(axis=0) >= pp) & (without_ends >= types.num_usual)
         enough &= best_ranks(every, held, pp) >= types.num_usual
         return enough & (there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
 

@@ -11,7 +11,7 @@ import pytest
 from solver.bounds.gradient_exchange import GradientExchange
 from solver.bounds.layer_limits import LayerLimits, Types, whole_layers_s
 from solver.bounds.unequal_layers import slowest_rank_s
-from solver.configurations.enumerate import Space, enumerate_space
+from solver.configurations.enumerate import V_FAMILY, Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts, moe_among, rank_cost
 from solver.configurations.stages import pool_stages
 from solver.context import Context
@@ -33,15 +33,15 @@ MIXED = {
 
 
 def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
-    """What ranks take at least, for every order of types and every share of the layers.
+    """What ranks take at least, for every order of types and every share of the layers; a V has both ends on rank 0.
 
     The slowest rank's work; its gradients and weights after the first forward of all; the way of the first micro-batch
     there and back, and that of the others through a last stage of one layer.
     """
     num_ranks, num_layers = int(space.columns.pp[row]), types.context.job.num_layers
-    m = float(space.columns.num_microbatches[row])
+    m, end = float(space.columns.num_microbatches[row]), 0 if space.family[row] == V_FAMILY else -1
     costs = [types.layer(price) for price in types.prices]
-    ends = [[price.of(0, 0, **{end: 1.0}) for price in types.prices] for end in ("embedding", "logits")]
+    ends = [[price.of(0, 0, **{name: 1.0}) for price in types.prices] for name in ("embedding", "logits")]
 
     def column(of_each: list[StageCost]) -> np.ndarray:
         return np.array([[getattr(one, part)[row] for part in PARTS] for one in of_each])
@@ -56,8 +56,8 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
                 continue
             rank = layer[list(order)] * layers[:, None]
             rank[0] += first[order[0]]
-            rank[-1] += last[order[-1]]
-            last_stage = (layer + last)[order[-1]]
+            rank[end] += last[order[end]]
+            last_stage = (layer + last)[order[end]]
             forward_s = float(rank[:, 0].sum())
             passes_s = float(rank[:, :2].sum() + (m - 1.0) * last_stage[:2].sum())
             yield max(m * float(rank.sum(axis=1).max()), forward_s + m * float(rank[:, 1:].sum(axis=1).max()), passes_s)
