@@ -92,7 +92,7 @@ class GradientExchange:
         All of them come after the first backward of all micro-batches, the last one of each rank after all its work.
         What they send fits through the links; those of an average rank follow each other on its cards.
         """
-        others = np.maximum(self.beside(retained), ranks * np.maximum(vpp * self.smallest, self.lightest))
+        others = self.of_others(ranks, vpp, retained)
         in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
         all_s = link.stage_work_s + np.maximum(others / link.rate, in_row_s)
         last_s = np.maximum(ranks * self.smallest / link.rate, self.smallest / link.cards_rate + link.steps_s)

@@ -18,8 +18,9 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
 from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits, least_end_s, rank_holds, waits_for_memory
-from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
+from solver.pipeline.problem import NO_CHANNEL, Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
+from solver.pipeline.sums_kernel import forwards_fed
 
 SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
 
@@ -69,7 +70,7 @@ def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     for rank in range(shape.num_ranks):
         if best * SAFETY >= enough_s:
             break
-        best = max(best, _full_rank(shape, rank, head, tail))
+        best = max(best, _full_rank(shape, rank, head, tail), _fed_rank(shape, rank, head, tail))
         best = max(best, _memory_over_time(columns, rank, (head, tail), best))
     return best * SAFETY
 
@@ -155,6 +156,29 @@ def _full_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> f
         jobs.append((np.full(len(length), heads_k[2].min()), length, np.maximum(end, tails_k[2].min())))
     ready, length, after = (np.concatenate(column) for column in zip(*jobs, strict=True))
     return one_machine(ready, length, after)
+
+
+def _fed_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
+    """A rank of several stages as one machine whose forwards arrive one after another over the busiest channel."""
+    own, columns = shape.rank_of_s == rank, columns_of(shape)
+    channel = _busiest_channel(shape, float(shape.duration_ks[0, own].min()))
+    if own.sum() < 2 or channel == NO_CHANNEL:
+        return 0.0
+    length, start = forwards_fed(columns, rank, channel, head)
+    forwards = start, length, np.full(len(length), tail[0, own].min())
+    duration = np.broadcast_to(shape.duration_ks[:, :, None], head.shape)
+    others = [one[1:, own].ravel() for one in (head, duration, tail)]
+    return one_machine(*map(np.concatenate, zip(forwards, others, strict=True)))
+
+
+def _busiest_channel(shape: PipelineShape, beyond_s: float) -> int:
+    """The first of those that activations take longest, each of them longer than this (seconds), if there is one."""
+    used = (shape.activation_channel_s >= 0) & (shape.transfer_s > beyond_s)
+    if not used.any():
+        return NO_CHANNEL
+    channels = shape.activation_channel_s[used]
+    taken_s = np.bincount(channels, weights=shape.transfer_s[used])
+    return int(channels[np.argmax(taken_s[channels])])
 
 
 def _as_memory_allows(

@@ -13,34 +13,107 @@ from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.memory_kernel import MemoryWaits
 from solver.pipeline.problem import Floats
 from solver.pipeline.simulate_kernel import ShapeColumns
+from solver.pipeline.sums_kernel import StageSums, stage_sums
 
 
 @compiled
 def heads(columns: ShapeColumns, waits: MemoryWaits, first_stage: int) -> Floats:
-    """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out."""
+    """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out.
+
+    None starts before its rank has done all that has to come before it, and no message before its channel has.
+    """
     columns, waits = uncounted((columns, waits))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
-    head = np.zeros((num_kinds, num_stages, m))
-    duration = columns.duration_ks
+    sums, duration = stage_sums(columns, first_stage), columns.duration_ks
+    head, channel_ready = np.zeros((num_kinds, num_stages, m)), np.full(columns.num_channels, np.inf)
     for j in range(m):
         for s in range(first_stage, num_stages):
-            value = 0.0
-            if j > 0:
-                value = head[0, s, j - 1] + duration[0, s]
+            value = _forward_ready(columns, sums, head, (s, j))
             if s > first_stage:
-                value = max(value, head[0, s - 1, j] + duration[0, s - 1] + _hop_s(columns, s - 1))
-            head[0, s, j] = max(value, _memory_wait_s(columns, waits, head, (s, j, first_stage)))
+                ready = head[0, s - 1, j] + duration[0, s - 1]
+                channel, before = columns.activation_channel_s[s - 1], (j + 1) * sums.activations[0, s - 1]
+                value = max(value, _arrival(columns, channel_ready, (channel, s - 1, j), (ready, before)))
+            head[0, s, j] = max(value, _memory_wait_s(columns, waits, sums, head, (s, j, first_stage)))
         for s in range(num_stages - 1, first_stage - 1, -1):
-            value = head[0, s, j] + duration[0, s]
-            if j > 0:
-                value = max(value, head[1, s, j - 1] + duration[1, s])
+            value = max(head[0, s, j] + duration[0, s], _backward_ready(columns, sums, head, (s, j)))
             if s < num_stages - 1:
-                value = max(value, head[1, s + 1, j] + duration[1, s + 1] + _hop_s(columns, s))
+                ready = head[1, s + 1, j] + duration[1, s + 1]
+                channel, before = (
+                    columns.gradient_channel_s[s],
+                    (j + 1) * (sums.gradients[0, s] + sums.activations[2, s]),
+                )
+                value = max(value, _arrival(columns, channel_ready, (channel, s, j), (ready, before)))
             head[1, s, j] = value
             if num_kinds == 3:
-                before = head[2, s, j - 1] + duration[2, s] if j > 0 else 0.0
-                head[2, s, j] = max(value + duration[1, s], before)
+                head[2, s, j] = max(value + duration[1, s], _weight_ready(columns, sums, head, (s, j)))
     return head
+
+
+@inlined
+def _forward_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tuple[int, int]) -> float:
+    """When the F before it on its rank can be done."""
+    s, j = at
+    first = sums.first_r[columns.rank_of_s[s]]
+    start = head[0, first, 0] if first < s or j > 0 else 0.0
+    value = start + (j + 1) * sums.before[0, s] + j * columns.duration_ks[0, s]
+    return float(max(value, head[0, s, j - 1] + columns.duration_ks[0, s]) if j > 0 else value)
+
+
+@inlined
+def _backward_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tuple[int, int]) -> float:
+    """When the F of all stages of its rank and the B behind it can be done."""
+    s, j = at
+    forwards = sums.before[0, s] + columns.duration_ks[0, s] + sums.behind[0, s]
+    start = head[0, sums.first_r[columns.rank_of_s[s]], 0]
+    value = start + (j + 1) * (forwards + sums.behind[1, s]) + j * columns.duration_ks[1, s]
+    return float(max(value, head[1, s, j - 1] + columns.duration_ks[1, s]) if j > 0 else value)
+
+
+@inlined
+def _weight_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tuple[int, int]) -> float:
+    """When the F of all stages of its rank, the B behind it and its own can be done, and the W before it."""
+    s, j = at
+    forwards = sums.before[0, s] + columns.duration_ks[0, s] + sums.behind[0, s]
+    backwards = columns.duration_ks[1, s] + sums.behind[1, s]
+    start = head[0, sums.first_r[columns.rank_of_s[s]], 0]
+    value = start + (j + 1) * (forwards + backwards) + j * columns.duration_ks[2, s]
+    return float(max(value, head[2, s, j - 1] + columns.duration_ks[2, s]) if j > 0 else value)
+
+
+@inlined
+def _arrival(
+    columns: ShapeColumns, channel_ready: Floats, at: tuple[int, int, int], times: tuple[float, float]
+) -> float:
+    """When a message over a hop arrives: after those before it on its channel, which has its first one when it had.
+
+    `at` are its channel, hop and micro-batch, `times` when it is sent and what precedes it (seconds).
+    """
+    channel, hop, j = at
+    sent, before = times
+    if channel >= 0:
+        channel_ready[channel] = min(channel_ready[channel], sent)
+        sent = max(sent, channel_ready[channel] + before + j * columns.transfer_s[hop])
+    return float(sent + columns.transfer_s[hop] + columns.latency_s[hop])
+
+
+@inlined
+def _memory_wait_s(
+    columns: ShapeColumns, waits: MemoryWaits, sums: StageSums, head: Floats, at: tuple[int, int, int]
+) -> float:
+    """End of the B and W that must have freed the memory which this F takes, with all that precedes either."""
+    s, j, first_stage = at
+    value, duration = 0.0, columns.duration_ks
+    for wait in range(waits.at[s], waits.at[s + 1]):
+        freed, kind, before = waits.stage[wait], waits.kind[wait], j - waits.distance[wait]
+        if freed >= first_stage and before >= 0:
+            value = max(value, head[kind, freed, before] + duration[kind, freed])
+            number = before + 1
+            work = (j + 1) * sums.before[0, s] + j * duration[0, s] + number * sums.behind[0, s]
+            work += number * (duration[1, freed] + sums.behind[1, freed])
+            if kind == 2:
+                work += number * duration[2, freed]
+            value = max(value, head[0, sums.first_r[columns.rank_of_s[s]], 0] + work)
+    return float(value)
 
 
 @compiled
@@ -52,43 +125,81 @@ def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, cou
     """
     columns, waits, counted_s = uncounted((columns, waits, counted_s))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
-    tail = np.full((num_kinds, num_stages, m), -np.inf)
-    duration = columns.duration_ks
+    sums, duration, least_r = stage_sums(columns, first_stage), columns.duration_ks, np.full(columns.num_ranks, np.inf)
+    tail, channel_left = np.full((num_kinds, num_stages, m), -np.inf), np.full(columns.num_channels, np.inf)
+    for s in range(first_stage, num_stages):
+        least_r[columns.rank_of_s[s]] = min(least_r[columns.rank_of_s[s]], counted_s[s])
     for j in range(m - 1, -1, -1):
         for s in range(first_stage, num_stages):
             for kind in range(num_kinds - 1, 0, -1):
                 value = _tail_on_rank(columns, tail, (kind, s, j))
                 if kind == num_kinds - 1:
                     value = max(value, counted_s[s])
+                if kind == 1:
+                    value = max(value, _after_backward(columns, sums, tail, (s, j, least_r[columns.rank_of_s[s]])))
                 if kind == 1 and s > first_stage:
-                    value = max(value, tail[1, s - 1, j] + duration[1, s - 1] + _hop_s(columns, s - 1))
+                    left = tail[1, s - 1, j] + duration[1, s - 1] + columns.latency_s[s - 1]
+                    channel, after = columns.gradient_channel_s[s - 1], (m - j) * sums.gradients[1, s - 1]
+                    value = max(value, _left(columns, channel_left, (channel, s - 1, j), (left, after)))
                 tail[kind, s, j] = value
         for s in range(num_stages - 1, first_stage - 1, -1):
             value = tail[1, s, j] + duration[1, s]
-            if j < m - 1:
-                value = max(value, tail[0, s, j + 1] + duration[0, s])
+            value = max(value, _after_forward(columns, sums, tail, (s, j, least_r[columns.rank_of_s[s]])))
             if s < num_stages - 1:
-                value = max(value, tail[0, s + 1, j] + duration[0, s + 1] + _hop_s(columns, s))
+                left = tail[0, s + 1, j] + duration[0, s + 1] + columns.latency_s[s]
+                channel, after = (
+                    columns.activation_channel_s[s],
+                    (m - j) * (sums.activations[1, s] + sums.gradients[2, s]),
+                )
+                value = max(value, _left(columns, channel_left, (channel, s, j), (left, after)))
             tail[0, s, j] = value
             _pass_on(columns, waits, tail, (s, j, first_stage))
     return tail
 
 
 @inlined
-def _hop_s(columns: ShapeColumns, stage: int) -> float:
-    return float(columns.latency_s[stage] + columns.transfer_s[stage])
+def _after_backward(columns: ShapeColumns, sums: StageSums, tail: Floats, at: tuple[int, int, float]) -> float:
+    """What follows a B on its rank: the next B, those of stages before it, and the W of these; then `least`."""
+    s, j, least = at
+    left = columns.num_microbatches - j
+    work = (left - 1) * columns.duration_ks[1, s] + left * sums.before[1, s]
+    first = sums.first_r[columns.rank_of_s[s]]
+    last = columns.num_microbatches - 1
+    value = work + tail[1, first, last] if (first < s or j < last) else -np.inf
+    if columns.num_kinds == 3:
+        value = max(value, work + left * (columns.duration_ks[2, s] + sums.before[2, s]) + least)
+    return float(value)
 
 
 @inlined
-def _memory_wait_s(columns: ShapeColumns, waits: MemoryWaits, head: Floats, at: tuple[int, int, int]) -> float:
-    """End of the B and W that must have freed the memory which this F takes."""
-    stage, microbatch, first_stage = at
-    value = 0.0
-    for wait in range(waits.at[stage], waits.at[stage + 1]):
-        freed, kind, before = waits.stage[wait], waits.kind[wait], microbatch - waits.distance[wait]
-        if freed >= first_stage and before >= 0:
-            value = max(value, head[kind, freed, before] + columns.duration_ks[kind, freed])
-    return value
+def _after_forward(columns: ShapeColumns, sums: StageSums, tail: Floats, at: tuple[int, int, float]) -> float:
+    """What follows an F on its rank: the next F, those of stages behind it, and all B and W; then `least`."""
+    s, j, least = at
+    left = columns.num_microbatches - j
+    work = (left - 1) * columns.duration_ks[0, s] + left * sums.behind[0, s]
+    work += left * (sums.before[1, s] + columns.duration_ks[1, s] + sums.behind[1, s])
+    value = work + tail[1, sums.first_r[columns.rank_of_s[s]], columns.num_microbatches - 1]
+    if columns.num_kinds == 3:
+        work += left * (sums.before[2, s] + columns.duration_ks[2, s] + sums.behind[2, s])
+        value = max(value, work + least)
+    if j < columns.num_microbatches - 1:
+        value = max(value, tail[0, s, j + 1] + columns.duration_ks[0, s])
+    return float(value)
+
+
+@inlined
+def _left(columns: ShapeColumns, channel_left: Floats, at: tuple[int, int, int], times: tuple[float, float]) -> float:
+    """What follows the start of a message: itself, those after it on its channel, and what follows the last of them.
+
+    `at` are its channel, hop and micro-batch, `times` what follows it and what comes after it on the channel (seconds).
+    """
+    channel, hop, j = at
+    left, after = times
+    if channel >= 0:
+        channel_left[channel] = min(channel_left[channel], left)
+        others = after + (columns.num_microbatches - 1 - j) * columns.transfer_s[hop]
+        left = max(left, channel_left[channel] + others)
+    return float(left + columns.transfer_s[hop])
 
 
 @inlined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.schedule import PipelineProblem, PipelineRank
+from models.schedule import PipelineProblem, PipelineRank, layout_placement
 from solver.pipeline.bounds import makespan_bound, span_bound
+from solver.pipeline.portfolio import candidates
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
 from tests.pipelines import cut
@@ -109,6 +111,50 @@ def test_no_bound_exceeds_the_exact_optimum(problem: PipelineProblem) -> None:
     assert np.isfinite(makespan_s)
     assert makespan_bound(shape) <= makespan_s * (1 + 1e-9)
     assert span_bound(shape) <= span_s * (1 + 1e-9)
+
+
+@st.composite
+def on_shared_channels(draw: st.DrawFn) -> PipelineProblem:
+    """Several stages on a rank, messages that take longer than operations, on one link or on one for each boundary."""
+    ranks, layout = draw(st.integers(2, 4)), draw(st.sampled_from(["loop", "v"]))
+    chunks = 2 if layout == "v" else draw(st.integers(2, 3))
+    shared, rank_of = draw(st.booleans()), layout_placement(layout, ranks * chunks, ranks)
+    hops = [
+        {
+            "from_stage": s,
+            "to_stage": s + 1,
+            "latency_s": draw(st.integers(0, 4)),
+            "transfer_s": draw(st.integers(0, 9)),
+        }
+        | {"link": "far" if shared else f"link {min(here, there)}"}
+        for s, (here, there) in enumerate(itertools.pairwise(rank_of))
+        if here != there
+    ]
+    stages = [stage(draw) for _ in rank_of]
+    held = [
+        sum(float(one["activation_bytes"]) for one, at in zip(stages, rank_of, strict=True) if at == r)
+        for r in range(ranks)
+    ]
+    document = {
+        "num_microbatches": draw(st.integers(2, 6)),
+        "ranks": [
+            {"activation_budget_bytes": max(one, 1.0) * draw(st.sampled_from([1.0, 1.5, 3.0, 9.0]))} for one in held
+        ],
+        "layout": layout,
+        "stages": stages,
+        "hops": hops,
+        "backward": draw(st.sampled_from(["fused", "split_allowed"])),
+    }
+    return PipelineProblem.model_validate(document)
+
+
+@settings(max_examples=60, deadline=None)
+@given(on_shared_channels(), st.sampled_from(["makespan", "span"]))
+def test_no_bound_exceeds_a_schedule_on_shared_channels(problem: PipelineProblem, objective: str) -> None:
+    shape = shape_of(problem)
+    bound_s = makespan_bound(shape) if objective == "makespan" else span_bound(shape)
+    values = [one.value_s for one in candidates(shape, objective)]
+    assert bound_s <= min(values, default=np.inf) * (1 + 1e-9)
 
 
 def test_the_bound_is_the_optimum_where_everything_is_forced() -> None:

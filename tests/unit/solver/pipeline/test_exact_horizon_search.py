@@ -17,7 +17,7 @@ from tests.pipelines import budget, cut, pipeline
 HOPS = [cut(0, 2.3, 0.7, "A-B"), cut(2, 0.4, 1.1, "A-B"), cut(4, 1.9, 0.3, "A-B")]
 
 
-def problem(workers: int = 1, **changes: object) -> PipelineProblem:
+def problem(workers: int = 1, memory: float = 7, **changes: object) -> PipelineProblem:
     stages = [
         {
             "forward_s": 1 + at / 10,
@@ -29,7 +29,7 @@ def problem(workers: int = 1, **changes: object) -> PipelineProblem:
         for at in range(6)
     ]
     options = {"workers": workers, "time_limit_s": 60.0, "relative_gap": 0.0}
-    return pipeline(6, 8, stages=stages, hops=HOPS, ranks=budget(6, 7), options=options, **changes)
+    return pipeline(6, 8, stages=stages, hops=HOPS, ranks=budget(6, memory), options=options, **changes)
 
 
 def started(case: PipelineProblem, search: PipelineSearch) -> PipelineSearch:
@@ -65,7 +65,7 @@ def test_a_span_is_left_to_others() -> None:
 
 def test_no_time_no_questions() -> None:
     """The bound by propagation still counts."""
-    case = problem()
+    case = problem(memory=4)
     search = started(case, PipelineSearch(case, lambda: 0.0))
     close_by_state_space(search, until_s=0.0)
     assert lower_bound(case) < search.bound_s <= search.value_s
