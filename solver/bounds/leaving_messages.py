@@ -59,8 +59,8 @@ class LeavingMessages:
         them for it comes back, but for those at either end.
         """
         columns = self.columns
-        room = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1) - whole * columns.dp
-        start: FloatArray = -4.0 * (columns.vpp * room + columns.dp)
+        capacity = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1) - whole * columns.dp
+        start: FloatArray = -4.0 * (columns.vpp * capacity + columns.dp)
         return start, 4.0 * columns.dp.astype(np.float64)
 
     def _of_one(self, whole: IntArray) -> FloatArray:
@@ -90,9 +90,9 @@ class LeavingMessages:
 
     def _outside(self, num_groups: int, whole: IntArray) -> FloatArray:
         """Fewest replicas with a stage outside of so many groups, which have most room and at least one rank each."""
-        room = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1, keepdims=True)
+        capacity = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1, keepdims=True)
         columns = self.columns
-        outside: FloatArray = leaving_replicas(room, columns.dp, columns.pp, np.maximum(whole, num_groups))[:, 0]
+        outside: FloatArray = leaving_replicas(capacity, columns.dp, columns.pp, np.maximum(whole, num_groups))[:, 0]
         return np.where(np.isfinite(outside), outside, 0.0)
 
 

@@ -22,7 +22,7 @@ FIELD = set(
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem
         programme protocol rate reservation routing sample scheduler segment server shape solution static steady
-        stream synchronisation table tail technology tick timing topology traffic validation var window wire
+        stream sum synchronisation table tail technology tick timing topology traffic validation var window wire
         """,
     )
 )
@@ -32,7 +32,7 @@ PLAIN = set(
         r"\w+",
         """
         alike at bounded break broken builder building case changed compared comparison contradictory count
-        decision derived done effort empty error evaluate expected fact feature few found given improve kind
+        decision derived done effort empty error evaluate expected fact feature few found given improve kind leaving
         known named need no on once one pooled prediction priced pricing publisher reading record recovery report
         returned round run sent setting share shared sharing short side skip skipped split stated
         step summary tie timed too type unfinished unknown unpriced use wait way work

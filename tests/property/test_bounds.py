@@ -132,7 +132,11 @@ def on_shared_channels(draw: st.DrawFn) -> PipelineProblem:
     ]
     stages = [stage(draw) for _ in rank_of]
     held = [
-        sum(float(one["activation_bytes"]) for one, at in zip(stages, rank_of, strict=True) if at == r)
+        sum(
+            max(one["activation_bytes"], one["weight_grad_context_bytes"])
+            for one, at in zip(stages, rank_of, strict=True)
+            if at == r
+        )
         for r in range(ranks)
     ]
     document = {
