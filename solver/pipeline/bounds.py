@@ -3,7 +3,7 @@
 Without search: longest paths, busy ranks, memory over time, busy channels, exchanges. All hold for schedules that run
 the micro-batches of each stage and kind in order, and some best schedule does. Proofs: docs/bounds.md, "One pipeline".
 Stronger bounds, by horizons and the states of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a
-channel of up to three hops) and `joint_kernel` (a rank of two stages).
+channel of up to three hops), `joint_kernel` (a rank of two stages), `shaving_kernel` (parts of windows refuted).
 
 Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lift a bound over the truth.
 """

@@ -14,6 +14,7 @@ from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.exact.neighbourhoods import improve_by_windows
+from solver.pipeline.exact.shaving import shave_windows
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.annealing import anneal
 from solver.pipeline.local_search.descent import descend
@@ -31,6 +32,8 @@ PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are n
 FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 0.4, 0.8  # of what is left of the time
 # Of what is left: in place of annealing where questions have exact answers, else after it; `pipeline_cases` chose them.
 WINDOWS_SHARE, PROOF_SHARES = 0.7, (0.4,)
+CHAINS_SHARE, CHAINS_SHAVING_SHARE = 0.4, 0.65  # where questions have none: windows before and after shaving
+SHAVING_SHARE = 0.5  # of what is left, before windows or exact answers; `v` and `memory` of `pipeline_cases` chose it
 ANNEALING_ALONE_SHARE = 0.7  # the same where nothing is proven; tabu search alone takes the rest
 
 
@@ -94,10 +97,13 @@ def _search_and_prove(search: PipelineSearch) -> None:
     repeat(search, STEADY_SHARE * search.left_s)
     if exact:
         _improve_and_prove(search)
-    else:
-        anneal(search, ANNEALING_SHARE * search.left_s)
-        improve_by_windows(search, WINDOWS_SHARE * search.left_s)
-    if not exact and search.problem.num_operations <= HORIZON_OPERATIONS:
+        descend(search, search.left_s)
+        return
+    anneal(search, ANNEALING_SHARE * search.left_s)
+    improve_by_windows(search, CHAINS_SHARE * search.left_s)
+    shave_windows(search, CHAINS_SHAVING_SHARE * search.left_s)
+    improve_by_windows(search, CHAINS_SHARE * search.left_s)
+    if search.problem.num_operations <= HORIZON_OPERATIONS:
         descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)
     else:
@@ -109,6 +115,7 @@ def _improve_and_prove(search: PipelineSearch) -> None:
     last_share = 1.0 if search.problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
     for share in (*PROOF_SHARES, last_share):
         improve_by_windows(search, WINDOWS_SHARE * search.left_s)
+        shave_windows(search, SHAVING_SHARE * search.left_s)
         close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
 
 

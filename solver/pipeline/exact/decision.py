@@ -69,12 +69,18 @@ class FeasibilitySearch:
         machines, waits = self._state_space.machines, self._state_space.waits
         if joint is None:
             return bool(propagate(machines, waits, self._state, self._rows, work))
+        joint.seen[:] = -1
         return bool(propagate_jointly(machines, waits, joint, self._state, self._rows, work))
 
     @property
     def work(self) -> int:
         """States seen so far."""
         return int(self._state.number[WORK])
+
+    @property
+    def windows(self) -> tuple[State, Rows]:
+        """What propagation works on: for those who go on from there."""
+        return self._state, self._rows
 
     @property
     def latest(self) -> Ints:

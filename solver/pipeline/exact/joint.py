@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from solver.pipeline.exact.joint_kernel import MERGED, NO_WEIGHTS, SEPARATE, STREAMS, Counts, JointRanks, list_states
+from solver.pipeline.exact.joint_kernel import (
+    MERGED,
+    NO_WEIGHTS,
+    SEPARATE,
+    STREAMS,
+    Counts,
+    JointRanks,
+    list_open,
+    list_states,
+)
+from solver.pipeline.exact.window_kernel import State
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 MOST_STATES = 1_500_000  # of one graph: a pass over it takes a hundredth of a second
+MOST_OPEN_STATES = 4_000_000  # of all ranks together, to bound memory
 MOST_PLACES = 40_000_000  # of all graphs and windows, to bound memory
 
 
@@ -80,3 +93,29 @@ def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts, int] |
             list_states(held, m, weights, most, count, before)
             return count, before, weights
     return None
+
+
+def no_joint_ranks(shape: PipelineShape) -> JointRanks:
+    """The columns where there is no rank of two stages."""
+    whole, none = np.zeros((0, STREAMS), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    states, window = np.zeros((0, STREAMS), dtype=np.int32), np.zeros((2, STREAMS, 0), dtype=np.int64)
+    first = np.zeros(1, dtype=np.int64)
+    return JointRanks(none, first, none, whole, whole, shape.num_microbatches, states, states, none, none, window, none)
+
+
+def with_open_states(joint: JointRanks, state: State) -> JointRanks:
+    """The same ranks, each with a graph of the states alone that its walks within the windows pass.
+
+    Narrower windows have no other walks, so these graphs do for them as well.
+    """
+    empty = np.zeros((0, STREAMS), dtype=np.int32)
+    own = joint._replace(seen=joint.seen.copy(), reach=joint.reach.copy(), leave=joint.leave.copy())
+    own = own._replace(window=joint.window.copy())
+    sizes = [list_open(own, state, k, empty, empty) for k in range(len(joint.graph))]
+    if min(sizes, default=0) == 0 or sum(sizes) > MOST_OPEN_STATES:
+        return own
+    at = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    done, before = (np.zeros((at[-1], STREAMS), dtype=np.int32) for _ in range(2))
+    for k, (begin, end) in enumerate(pairwise(at)):
+        list_open(own, state, k, done[begin:end], before[begin:end])
+    return own._replace(graph=np.arange(len(sizes)), graph_at=at, done=done, before=before)

@@ -114,7 +114,6 @@ def propagate_jointly(
 ) -> bool:
     """Machines to their fixed point, then ranks of two stages, again and again until neither has anything to add."""
     machines, waits, joint, state, rows = uncounted((machines, waits, joint, state, rows))
-    joint.seen[:] = -1
     moved = True
     while moved and state.number[WORK] <= most_work:
         if not propagate(machines, waits, state, rows, most_work):
@@ -122,14 +121,13 @@ def propagate_jointly(
         moved = False
         for visit in range(2 * joint.graph.size):
             k = visit if visit < joint.graph.size else 2 * joint.graph.size - 1 - visit
-            now = _sum_of_windows(joint, state, k)
-            if now == joint.seen[k]:
+            if _sum_of_windows(joint, state, k) == joint.seen[k]:
                 continue
             moved = True
             retained = _narrow(waits, joint, state, k)
+            joint.seen[k] = _sum_of_windows(joint, state, k)
             if not (retained and push_earliest(waits, state) and push_latest(waits, state)):
                 return False
-            joint.seen[k] = now
     return True
 
 
@@ -149,13 +147,8 @@ def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
     waits, joint, state = uncounted((waits, joint, state))
     begin, end = joint.graph_at[joint.graph[k]], joint.graph_at[joint.graph[k] + 1]
     m, size = joint.num_microbatches, state.est.size
-    early, late = np.full((STREAMS, 2 * m), FAR), np.full((STREAMS, 2 * m), -FAR)
+    early, late = _windows(joint, state, k)
     apart = WEIGHTS if joint.weights[k] != SEPARATE else STREAMS
-    for stream in range(apart):
-        first = joint.first[k, stream]
-        early[stream, :m], late[stream, :m] = state.est[first : first + m], state.lst[first : first + m]
-    if joint.weights[k] == MERGED:
-        _merge_weights(joint, state, k, early[WEIGHTS], late[WEIGHTS])
     state.number[WORK] += (end - begin) // LOOKS
     if not _walk(joint, joint.ticks[k], begin, end, early, late):
         return False
@@ -172,6 +165,41 @@ def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
                 put(state, size + job, latest)
                 _mark(waits, state, job, state.dirty_lst)
     return True
+
+
+@inlined
+def _windows(joint: JointRanks, state: State, k: int) -> tuple[Ints, Ints]:
+    """Earliest and latest starts of the jobs of a rank by stream."""
+    m = joint.num_microbatches
+    early, late = np.full((STREAMS, 2 * m), FAR), np.full((STREAMS, 2 * m), -FAR)
+    for stream in range(WEIGHTS if joint.weights[k] != SEPARATE else STREAMS):
+        first = joint.first[k, stream]
+        early[stream, :m], late[stream, :m] = state.est[first : first + m], state.lst[first : first + m]
+    if joint.weights[k] == MERGED:
+        _merge_weights(joint, state, k, early[WEIGHTS], late[WEIGHTS])
+    return early, late
+
+
+@compiled
+def list_open(joint: JointRanks, state: State, k: int, done: Counts, before: Counts) -> int:
+    """Number of states of a rank that a walk within the windows passes; fills `done` and `before` that have space."""
+    joint, state = uncounted((joint, state))
+    begin, end = joint.graph_at[joint.graph[k]], joint.graph_at[joint.graph[k] + 1]
+    early, late = _windows(joint, state, k)
+    if not _walk(joint, joint.ticks[k], begin, end, early, late):
+        return 0
+    place, size = np.full(end - begin, -1, dtype=np.int32), 0
+    for at in range(end - begin):
+        if joint.reach[at] > joint.leave[at]:
+            continue
+        place[at] = size
+        if size < done.shape[0]:
+            done[size] = joint.done[begin + at]
+            for stream in range(STREAMS):
+                source = joint.before[begin + at, stream]
+                before[size, stream] = place[source] if source >= 0 else -1
+        size += 1
+    return size
 
 
 @inlined
