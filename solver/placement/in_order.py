@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from solver.placement.problem import PlacementProblem, RouteCount, Tier
-from solver.placement.routes import merged
+from solver.placement.routes import MOST_JOINED, merged, shared_out
 
 Routes = tuple[RouteCount, ...]
 Share = Counter[int]  # stage groups of one rank by capacity group
@@ -122,22 +122,23 @@ def _fill_region(
 
 
 def _joined(problem: PlacementProblem, shares: Sequence[Share]) -> Routes:
-    """Replicas through these shares: each remains where it is as far as it can, else it goes the least way."""
+    """Replicas through these shares: each remains where it is as far as it can, else it goes the least way.
+
+    Those that go equally far spread over all ends, so that their messages have every link on the way.
+    """
+    tiers = problem.prices.tiers
     chains: Routes = tuple(RouteCount((u,), count) for u, count in sorted(shares[0].items()) if count)
     for share in shares[1:]:
         left, waiting = Counter(share), [chain.num_replicas for chain in chains]
-        longer = list[RouteCount]()
-        pairs = [
-            (_distance(problem.prices.tiers, chain.capacity_groups[-1], u), number, u)
-            for number, chain in enumerate(chains)
-            for u in share
-        ]
-        for _, number, u in sorted(pairs):
-            count = min(waiting[number], left[u])
-            if count:
-                longer.append(RouteCount((*chains[number].capacity_groups, u), count))
-                left[u] -= count
-                waiting[number] -= count
+        longer, evenly = list[RouteCount](), len(chains) * len(share) <= MOST_JOINED
+        for distance in range(-1, len(tiers) + 1):
+            for number, chain in enumerate(chains):
+                ends = {u: left[u] for u in share if _distance(tiers, chain.capacity_groups[-1], u) == distance}
+                count = min(waiting[number], sum(ends.values()))
+                for u, own in shared_out(count, ends, evenly=evenly).items():
+                    longer.append(RouteCount((*chain.capacity_groups, u), own))
+                    left[u] -= own
+                    waiting[number] -= own
         chains = merged(longer)
     return chains
 

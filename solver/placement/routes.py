@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from solver.placement.model import RankBlock
 from solver.placement.problem import PlacementProblem, RouteCount, Tier
+
+MOST_JOINED = 32  # routes up to which ends are joined in every way: each has a pipeline of its own to time
 
 
 def chained(problem: PlacementProblem, tier: Tier, blocks: dict[RankBlock, int]) -> tuple[RouteCount, ...]:
@@ -48,3 +52,20 @@ def merged(routes: list[RouteCount]) -> tuple[RouteCount, ...]:
         counts[route.capacity_groups] = counts.get(route.capacity_groups, 0) + route.num_replicas
     found = [RouteCount(capacity_groups=groups_p, num_replicas=count) for groups_p, count in counts.items()]
     return tuple(sorted(found, key=lambda route: (-route.num_replicas, route.capacity_groups)))
+
+
+def shared_out(count: int, left: Mapping[int, int], *, evenly: bool) -> dict[int, int]:
+    """So many replicas over what has so much left: in proportion, as far as they are whole, or one after another.
+
+    >>> shared_out(5, {0: 4, 1: 6}, evenly=True), shared_out(5, {0: 4, 1: 6}, evenly=False)
+    ({0: 2, 1: 3}, {0: 4, 1: 1})
+    """
+    taken, total = dict.fromkeys(left, 0), sum(left.values())
+    if evenly:
+        taken = {key: count * own // max(total, 1) for key, own in left.items()}
+        for _ in range(count - sum(taken.values())):
+            taken[max(left, key=lambda key: (left[key] - taken[key], -key))] += 1
+    else:
+        for key, own in left.items():
+            taken[key] = min(own, count - sum(taken.values()))
+    return {key: own for key, own in taken.items() if own}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s, minimums_hold
-from solver.placement.routes import merged
+from solver.placement.routes import MOST_JOINED, merged, shared_out
 
 Routes = tuple[RouteCount, ...]
 
@@ -145,15 +145,17 @@ def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...
 
 
 def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
-    """Routes of consecutive ranks end to end: the first replicas of one part go on as the first of the next."""
-    left = [[(route.capacity_groups, route.num_replicas) for route in part] for part in parts]
-    while all(left):
-        count = min(counts[0][1] for counts in left)
-        yield RouteCount(tuple(u for counts in left for u in counts[0][0]), count)
-        for counts in left:
-            groups_p, replicas = counts.pop(0)
-            if replicas > count:
-                counts.insert(0, (groups_p, replicas - count))
+    """Routes of consecutive ranks end to end; those of one part spread over all of the next, and so over all links."""
+    chains = parts[0]
+    for part in parts[1:]:
+        left, longer = {number: route.num_replicas for number, route in enumerate(part)}, list[RouteCount]()
+        evenly = len(chains) * len(part) <= MOST_JOINED
+        for chain in chains:
+            for number, count in shared_out(chain.num_replicas, left, evenly=evenly).items():
+                longer.append(RouteCount((*chain.capacity_groups, *part[number].capacity_groups), count))
+                left[number] -= count
+        chains = tuple(longer)
+    yield from chains
 
 
 def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:

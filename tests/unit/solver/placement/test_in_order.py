@@ -81,3 +81,14 @@ def test_rules_forbid_it(pattern: object) -> None:
     assert pattern(replace(one, ranks_may_cross=False)) is None
     assert pattern(replace(one, replicas_may_cross=False)) is None
     assert pattern(replace(one, capacity_u=(11, 12, 12, 12))) is None
+
+
+def test_replicas_that_change_regions_take_every_link_between_them() -> None:
+    """Of two zones in either region each has as many replicas on its way to both of the other."""
+    routes = fill_in_order_spread(problem((12, 12, 12, 12), (0, 0, 1, 1), 6, 8))
+    assert routes is not None
+    far = Counter[tuple[int, int]]()
+    for route in routes:
+        ways = zip(route.capacity_groups, route.capacity_groups[1:], strict=False)
+        far.update({way: route.num_replicas for way in ways if way[0] // 2 != way[1] // 2})
+    assert far == {(0, 2): 2, (0, 3): 2, (1, 2): 2, (1, 3): 2}
