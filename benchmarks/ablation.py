@@ -109,7 +109,7 @@ BOUNDING: dict[str, Patches] = {
         "solver.bounds.work.distance_cases": _answering(()),
         "solver.bounds.unequal_layers.distance_cases": _answering(()),
     },
-    "bound: connections": {"solver.bounds.network_cut.connection_limits": NO_LIMITS},
+    "bound: connections": {"solver.bounds.cuts.connection_limits": NO_LIMITS},
     "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _of_no_seconds},
     "bound: head and tail of a rank": {"solver.bounds.work._rank_s": _of_no_seconds},
     "bound: ways through every rank (columns)": {"solver.bounds.work.even_pipelines_s": _of_no_seconds},

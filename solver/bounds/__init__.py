@@ -7,6 +7,11 @@
   after another, in columns. Needs stage prices.
 `even_memory`: what the ranks of an even pipeline hold, and how many of them have room. Needs stages on every type.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
+`cuts`: groups of pools with something between them. Needs the link graph.
+`crossing_messages`: what a message between groups takes, and how long it takes the slowest queue. Needs a cut.
+`message_queues`: messages of a replica one after another, and the exchanges that wait for the last one. Needs a
+  pipeline.
+`ring_connections`: exchanges of ranks of which little lies in one of two groups. Needs room and rates.
 `leaving_messages`: messages that leave the groups of a cut, by how many groups have whole ranks. Needs room and rates.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
   which links and the cards of each rank carry them. Needs stage prices.

@@ -9,13 +9,14 @@ wait for what is lost. Whatever transport `solver/transport` chooses remains wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from models.cluster import LoadBalancing
 from solver.context import Context
 from solver.cost.columns import FloatArray, IntArray
-from solver.network.balancing import balanced_efficiency
+from solver.network.balancing import balanced_efficiency, expected_max_load
 from solver.network.connection import ERASURE_DATA, ERASURE_PARITY
 from solver.network.reach import connection_limit_bytes_per_s
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction
@@ -24,6 +25,7 @@ from solver.network.topology import Edge, PathFacts
 SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `network/balancing.py`
 NUM_COUNTS = 3  # of losses of one queue pair that are looked at; more are rare, and to leave them out is less
 SUM_ERROR = 1.0 + 1e-14  # of a few terms
+MOST_PARTS = 16  # of a message on as many edges that are looked at one by one
 GRID = 1.0 - 1.0 / 512.0  # the expected wait under selective repeat is an integral over so many points a round trip
 
 
@@ -107,6 +109,26 @@ class SharedPlanes:
     def most_share(self, num_connections: IntArray) -> FloatArray:
         """The part of an edge that no more than so many connections fill."""
         return _hashed_share(num_connections, self.planes_of_edge or 1)
+
+    def queue_bytes_per_s(self, num_hops: int, num_gpus: int) -> float:
+        """What each of `num_gpus` connections carries at most on some hop of so many, all with as many connections.
+
+        A hop has a queue each way, on any number of edges.
+        """
+        if self.planes_of_edge is None:
+            return self.plane_bytes_per_s
+        num_edges = self.num_planes // self.planes_of_edge
+        return self.plane_bytes_per_s / _load_of_some_hop(num_hops, num_gpus, num_edges, self.planes_of_edge)
+
+
+@lru_cache(maxsize=16384)
+def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int) -> float:
+    """Some hop of so many has no less on the fullest plane of one of its ways, whatever edges each of them takes."""
+    parts = range(1, min(num_edges, MOST_PARTS) + 1)
+    ways = [(num_gpus * -(-2 * part * num_hops // num_edges), part * num_planes) for part in parts]
+    if num_edges > MOST_PARTS:
+        ways.append((2 * num_gpus * num_hops // num_edges, num_planes))
+    return max(min(expected_max_load(*way) for way in ways) / SERIES_ERROR, 1.0)
 
 
 def _hashed_share(num_connections: IntArray, num_planes: int) -> FloatArray:

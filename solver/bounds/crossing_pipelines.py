@@ -12,14 +12,18 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from models.plan import Configuration
 from solver.arrays import FloatArray
+from solver.bounds.crossing_messages import CrossingMessages
+from solver.bounds.cuts import cuts
 from solver.bounds.gradient_exchange import ExchangeLink
 from solver.bounds.least_hops import MessageDelays, crossings_of
-from solver.bounds.network_cut import CrossingMessages, CutCase, cuts
+from solver.bounds.message_queues import MessageQueues
+from solver.bounds.network_cut import CutCase
 from solver.bounds.work import even_cases
 from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
@@ -38,13 +42,14 @@ class PipelineRelaxation:
     """The pipeline of configurations that are alike, with every cost at its least: none of their plans is faster.
 
     `shape` is None where memory holds no micro-batch; every message takes `hop_s` or more. `overlap_s` is the most of
-    each stage's exchange that runs beside its last backward. `exchanges_s` is another bound, and after all of it comes
-    the update (seconds).
+    each stage's exchange that runs beside its last backward, `cards_s` what it takes on the cards of its rank.
+    `exchanges_s` is another bound, and after all of it comes the update (seconds).
     """
 
     shape: PipelineShape | None
     hop_s: float
     overlap_s: FloatArray
+    cards_s: FloatArray
     exchanges_s: float
     update_s: float
 
@@ -82,9 +87,28 @@ class CrossingPipelines:
         if low_s >= enough_s:
             return low_s
         if crossing not in self.known:
+            queued_s = self._queued_s(crossing)
+            if queued_s >= enough_s:
+                return queued_s
             few = len(list(ways_to_cross(self.configurations[0]))) <= MOST_WAYS
-            self.known[crossing] = self._least_way_s(crossing) if few else self.delayed_s(crossing.delays)
+            delayed_s = self._least_way_s(crossing) if few else self.delayed_s(crossing.delays)
+            self.known[crossing] = max(delayed_s, queued_s)
         return self.known[crossing]
+
+    def _queued_s(self, crossing: PipelineCrossing) -> float:
+        """The bound of the replica with the slowest queue, whichever boundary that is at."""
+        if self.queued is None:
+            return 0.0
+        return self.queued.least_s(crossing.queue_s, crossing.after_s) + self.relaxed.update_s
+
+    @cached_property
+    def queued(self) -> MessageQueues | None:
+        """The pipeline with its queues; None where memory holds no micro-batch."""
+        relaxed = self.relaxed
+        if relaxed.shape is None:
+            return None
+        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * relaxed.shape.num_operations)
+        return MessageQueues(relaxed.shape, relaxed.cards_s, relaxed.overlap_s)
 
     def _least_way_s(self, crossing: PipelineCrossing) -> float:
         first, least_s, known = self.configurations[0], float("inf"), dict[tuple[int, ...], float]()
@@ -147,8 +171,9 @@ class PipelineCrossing:
     """How replicas cross: what each of their crossings takes (seconds), which adds up to these delays.
 
     That is of some replica, with what is lost; of any replica it is `plain_s`, of which `after_s` is left when a
-    message is off the links between the groups, where those of all replicas take `all_s`. `most_ranks` says of either
-    of two groups how many ranks it holds, where all ranks are whole in one of them.
+    message is off the links between the groups, where those of all replicas take `all_s`. `queue_s` is for how long
+    each takes the slowest queue. `most_ranks` says of either of two groups how many ranks it holds, where all ranks are
+    whole in one of them.
     """
 
     crossing_s: float
@@ -156,6 +181,7 @@ class PipelineCrossing:
     plain_s: float = 0.0
     after_s: float = 0.0
     all_s: float = 0.0
+    queue_s: float = 0.0
     most_ranks: tuple[int, ...] | None = None
 
     def shared_links(self, crossed: Sequence[int], num_stages: int) -> SharedLinks:
@@ -173,7 +199,7 @@ class PipelineCrossing:
 
     @property
     def _times_s(self) -> tuple[float, ...]:
-        return (self.crossing_s, self.plain_s, self.after_s, self.all_s, *astuple(self.delays))
+        return (self.crossing_s, self.plain_s, self.after_s, self.all_s, self.queue_s, *astuple(self.delays))
 
 
 def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
@@ -219,19 +245,20 @@ def _crossing(first: Configuration, case: CutCase, hop_s: float) -> PipelineCros
 
     Where every rank is whole all replicas cross after the same ranks, so they meet on the links.
     """
-    delay = case.delay
-    if delay.messages is None or not delay.num_replicas.all():
+    delay, rows = case.delay, case.possible
+    if delay.messages is None or not rows.any() or not delay.num_replicas[rows].all():
         return None
     messages, most = delay.messages, case.most_ranks
-    all_bytes = delay.num_replicas * messages.message_bytes if case.spanning is None else np.zeros(1)
-    crossing_s = max(float(messages.each_s(delay.num_replicas).min()), hop_s)
+    all_bytes = delay.num_replicas * messages.message_bytes if case.spanning is None else np.zeros(len(rows))
+    crossing_s = max(float(messages.each_s(delay.num_replicas)[rows].min()), hop_s)
     return PipelineCrossing(
         crossing_s,
         MessageDelays.along(first, hop_s, crossing_s, delay.num_groups),
-        plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
+        plain_s=max(messages.latency_s + float(messages.transfer_s[rows].min()), hop_s),
         after_s=messages.latency_s,
-        all_s=float(all_bytes.min()) / messages.link_bytes_per_s,
-        most_ranks=None if most is None else tuple(most[0].tolist()),
+        all_s=float(all_bytes[rows].min()) / messages.link_bytes_per_s,
+        queue_s=float(messages.queue_s(delay.num_hops)[rows].min()),
+        most_ranks=None if most is None else tuple(most[rows].max(axis=0).tolist()),
     )
 
 

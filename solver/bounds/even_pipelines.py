@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray
+from solver.bounds.crossing_messages import CrossingDelay
 from solver.bounds.even_pipelines_kernel import UNKNOWN, PipelineRows, pipelines_s
 from solver.bounds.least_hops import least_hops_s
-from solver.bounds.network_cut import CrossingDelay
 from solver.bounds.synchronisation import SynchronisationTail
 from solver.configurations.enumerate import LOOP_FAMILY, V_FAMILY
 from solver.configurations.framework import backward_of

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from models.plan import Configuration
-from solver.bounds.network_cut import CrossingMessages, NetworkCut, cuts
+from solver.bounds.crossing_messages import CrossingMessages
+from solver.bounds.cuts import NetworkCut, cuts
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s

@@ -50,7 +50,7 @@ class LeavingMessages:
             leaving = leaving_replicas(self.held, dp, self.columns.pp, whole).min(axis=1)
             crossing = times * np.where(np.isfinite(leaving), leaving, 0.0)
             return 2.0 * crossing.astype(np.float64)
-        return dp * times.astype(np.float64) + 2.0 * vpp * self._outside(num_groups, whole)
+        return dp * times.astype(np.float64) + 2.0 * vpp * self.outside(num_groups, whole)
 
     def around(self, num_groups: int, whole: IntArray) -> tuple[FloatArray, FloatArray]:
         """Messages of a micro-batch that leave groups: k, and for each run of stages between whole ranks as many again.
@@ -81,14 +81,14 @@ class LeavingMessages:
         vpp, dp, widest = self.columns.vpp, self.columns.dp, -np.sort(-self.rate_g)
         parts = [
             dp * _times_left(vpp, self.looped, num_groups) / or_unlinked(widest[:num_groups].sum()),
-            vpp * self._outside(num_groups, whole) / or_unlinked(widest[:-num_groups].sum()),
+            vpp * self.outside(num_groups, whole) / or_unlinked(widest[:-num_groups].sum()),
         ]
         if num_groups > 2:
             parts.append(2 * vpp * dp / or_unlinked(widest[num_groups - 3]))
         least: FloatArray = np.maximum.reduce(parts)
         return least
 
-    def _outside(self, num_groups: int, whole: IntArray) -> FloatArray:
+    def outside(self, num_groups: int, whole: IntArray) -> FloatArray:
         """Fewest replicas with a stage outside of so many groups, which have most room and at least one rank each."""
         capacity = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1, keepdims=True)
         columns = self.columns

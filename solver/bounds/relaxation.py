@@ -119,9 +119,10 @@ def _relaxed(context: Context, configuration: Configuration, priced: _Priced) ->
     update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
     problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
     if not fits_r.all():
-        return PipelineRelaxation(None, priced.hop_s, priced.overlap_s, 0.0, update_s)
+        return PipelineRelaxation(None, priced.hop_s, priced.overlap_s, priced.cards_s, 0.0, update_s)
     exchanges_s = rank_exchanges_s(problem, priced.cards_s, priced.overlap_s)
-    return PipelineRelaxation(shape_of(problem), priced.hop_s, priced.overlap_s, exchanges_s, update_s)
+    shape = shape_of(problem)
+    return PipelineRelaxation(shape, priced.hop_s, priced.overlap_s, priced.cards_s, exchanges_s, update_s)
 
 
 def _mixed_pipelines(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.network_cut import cuts
+from solver.bounds.cuts import cuts
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, group_parameters, in_groups, step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, replicas_together, step_traffic
 from solver.cost.fabric import Fabric
 from solver.network.policy import POLICY
 from solver.placement.capacity_groups import groups_by_row
@@ -35,8 +35,7 @@ class ExchangeBound:
         """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
         places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
         held = groups_by_row(context.pools, [places[pool.place] for pool in context.pools], columns.tp, columns.cp)
-        together = np.where(in_groups(columns) & (columns.shard_group < columns.dp), columns.shard_group, 1)
-        bundle = np.lcm(np.maximum(columns.ep // columns.cp, 1), together)
+        bundle = replicas_together(columns)
         largest = held.max(axis=1) // bundle * bundle
         whole = group_parameters(parameters, experts, columns)
         duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)

@@ -17,15 +17,13 @@ from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import Bounds, merged
+from solver.bounds.crossing_messages import CrossingDelay
+from solver.bounds.cuts import cuts
 from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
 from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
+from solver.bounds.gradient_exchange import smallest_stages
 from solver.bounds.lightest import inner_rank_s, lightest_rank_s
-from solver.bounds.network_cut import (
-    CrossingDelay,
-    CutCase,
-    distance_cases,
-    with_distance_s,
-)
+from solver.bounds.network_cut import CutCase, distance_cases, with_distance_s
 from solver.bounds.synchronisation import SynchronisationTail, average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
@@ -219,9 +217,12 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
     ]
     tail, costs = tail_of(prices, shares), [cost for _, cost in ends]
 
+    around_s = _around_queue_s(prices, shares, costs[-1], tail) if cuts(context) else np.zeros(len(columns))
+
     def pipeline_s(delay: CrossingDelay) -> FloatArray:
-        longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
-        return longest
+        longest = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
+        queued_s = delay.queued_s(columns.num_microbatches * columns.vpp) + around_s
+        return np.asarray(np.maximum(longest, np.where(delay.num_replicas > 0, queued_s, 0.0)))
 
     ways_s = _ways(prices, shares, memory, tail) if with_ways else None
     nowhere = CrossingDelay.none(len(columns))
@@ -242,6 +243,19 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )
+
+
+def _around_queue_s(
+    prices: list[StageCosts], shares: Shares, last_rank: StageCost, tail: SynchronisationTail
+) -> FloatArray:
+    """What comes before the first and after the last of the messages between two ranks, of which one stage each.
+
+    Stages before and behind them run once, and the last rank exchanges all its chunks.
+    """
+    price = least_of(prices)
+    once_s = np.minimum.reduce([np.minimum(one.forward_s, one.input_grad_s) for one in smallest_stages(price, shares)])
+    around_s: FloatArray = price.columns.pp * once_s + rank_cards_s(prices, last_rank) - tail.overlap_s
+    return around_s
 
 
 def _ways(

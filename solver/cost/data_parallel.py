@@ -54,6 +54,13 @@ def in_groups(columns: Columns) -> BoolArray:
     return grouped
 
 
+def replicas_together(columns: Columns) -> IntArray:
+    """Replicas that share a place, rank by rank: an expert group spans them, or one of several copies of the state."""
+    copies = in_groups(columns) & (columns.shard_group < columns.dp)
+    together = np.lcm(np.maximum(columns.ep // columns.cp, 1), np.where(copies, columns.shard_group, 1))
+    return np.asarray(np.where(columns.dp % together == 0, together, 1))
+
+
 @dataclass(frozen=True)
 class StepTraffic:
     """Once per iteration and GPU: time of reducing gradients and of gathering parameters."""

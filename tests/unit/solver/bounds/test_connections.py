@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.bounds.connections import MessageLoss, SharedPlanes
-from solver.bounds.network_cut import cuts
-from solver.network.balancing import ecmp_efficiency
+from solver.bounds.cuts import cuts
+from solver.network.balancing import ecmp_efficiency, expected_max_load
 from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
 from solver.network.reliability import expected_max_poisson
 from solver.network.technology import TECHNOLOGIES
@@ -96,3 +99,20 @@ def test_only_plain_hashing_bounds_the_planes_together() -> None:
     for methods, found in ((["ecmp"], True), (["ecmp", "ecmp_qp_scaling"], False)):
         context = context_of(job(link={"planes": 8, "load_balancing": methods}))
         assert all((cut.limits.shared is not None) == found for cut in cuts(context))
+
+
+@pytest.mark.parametrize(("num_hops", "num_edges", "gpus"), [(1, 2, 3), (2, 2, 2), (2, 3, 2), (2, 4, 1), (3, 2, 4)])
+def test_some_hop_meets_as_many_connections_as_its_bound_says(num_hops: int, num_edges: int, gpus: int) -> None:
+    """Every hop has a queue each way, on any of the edges; that with the fewest connections a second is looked for."""
+    planes, each = 8, 2.0
+    bound = SharedPlanes(each, planes * num_edges, planes)
+    some = [own for size in range(1, num_edges + 1) for own in itertools.combinations(range(num_edges), size)]
+    fastest = 0.0
+    for queues in itertools.combinations_with_replacement(some, 2 * num_hops):
+        on_edge = Counter(itertools.chain(*queues))
+        fullest = [gpus * max(on_edge[edge] for edge in own) for own in queues]
+        loads = [expected_max_load(one, planes * len(own)) for one, own in zip(fullest, queues, strict=True)]
+        fastest = max(fastest, each / max(loads))
+    found = bound.queue_bytes_per_s(num_hops, gpus)
+    assert fastest <= found * (1 + 1e-9)
+    assert found < 1.1 * fastest

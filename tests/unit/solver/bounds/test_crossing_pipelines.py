@@ -63,7 +63,7 @@ def test_no_assignment_to_two_groups_is_below_the_bound(
     assert relaxed.shape is not None
     delays, found = MessageDelays.along(one, relaxed.hop_s, CROSSING_S), []
     for most in ((pp, pp), (pp - 1, 1), (pp - pp // 2, pp // 2)):
-        crossing = PipelineCrossing(CROSSING_S, delays, PLAIN_S, PLAIN_S / 2.0, all_s, most)
+        crossing = PipelineCrossing(CROSSING_S, delays, PLAIN_S, PLAIN_S / 2.0, all_s, most_ranks=most)
         bound_s = pipelines.crossing_s(crossing, float("inf"))
         least_s = min(with_crossings(pipelines, way, all_s) for way in assignments(pp, most))
         assert bound_s <= least_s * (1.0 + 1e-9)

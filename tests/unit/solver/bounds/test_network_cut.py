@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.bounds.network_cut import cuts
+from solver.bounds.cuts import cuts
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
