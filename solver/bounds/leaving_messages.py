@@ -6,6 +6,8 @@ Proofs, a line per term: docs/bounds.md, "Messages".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,21 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.columns import Columns
 
 UNLINKED = 1e30  # bytes per second of a group that nothing leaves: what would have to is not counted
+
+
+class Leaving(NamedTuple):
+    """Messages of a micro-batch that leave groups, over the rate of the links that they take, and of all groups
+    together; the fewest replicas that leave one, and those with a stage outside of all groups with whole ranks.
+    """
+
+    by_rate: FloatArray
+    in_all: FloatArray
+    crossing: IntArray
+    outside: FloatArray
+
+    def at(self, rows: IntArray) -> Leaving:
+        """The same of these rows."""
+        return Leaving(self.by_rate[rows], self.in_all[rows], self.crossing[rows], self.outside[rows])
 
 
 @dataclass(frozen=True)
@@ -27,30 +44,9 @@ class LeavingMessages:
     held: IntArray
     rate_g: FloatArray
 
-    def by_rate(self, num_groups: int, whole: IntArray) -> FloatArray:
-        """Messages of a micro-batch that leave groups over the rate of the links that they take, the least of all ways.
-
-        `whole` ranks or more lie in so many groups, and in each of these at least one.
-        """
-        found = self._of_one(whole) if num_groups == 1 else self._of_several(num_groups, whole)
-        return np.where(np.isfinite(found), found, 0.0)
-
-    def num_crossing(self, num_groups: int, whole: IntArray) -> IntArray:
-        """Fewest replicas that leave a group where so many ranks lie in so many: all where these are several."""
-        if num_groups > 1:
-            return self.columns.dp
-        fewest = leaving_replicas(self.held, self.columns.dp, self.columns.pp, whole).min(axis=1)
-        return np.where(np.isfinite(fewest), fewest, 0.0).astype(np.int64)
-
-    def in_all(self, num_groups: int, whole: IntArray) -> FloatArray:
-        """Messages of a micro-batch that leave groups, all groups together, where ranks lie as for `by_rate`."""
-        vpp, dp = self.columns.vpp, self.columns.dp
-        times = _times_left(vpp, self.looped, num_groups)
-        if num_groups == 1:
-            leaving = leaving_replicas(self.held, dp, self.columns.pp, whole).min(axis=1)
-            crossing = times * np.where(np.isfinite(leaving), leaving, 0.0)
-            return 2.0 * crossing.astype(np.float64)
-        return dp * times.astype(np.float64) + 2.0 * vpp * self.outside(num_groups, whole)
+    def least(self, num_groups: int, whole: IntArray) -> Leaving:
+        """The least of all ways in which `whole` ranks or more lie in so many groups, at least one in each of these."""
+        return self._of_one(whole) if num_groups == 1 else self._of_several(num_groups, whole)
 
     def around(self, num_groups: int, whole: IntArray) -> tuple[FloatArray, FloatArray]:
         """Messages of a micro-batch that leave groups: k, and for each run of stages between whole ranks as many again.
@@ -59,41 +55,47 @@ class LeavingMessages:
         them for it comes back, but for those at either end.
         """
         columns = self.columns
-        capacity = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1) - whole * columns.dp
-        start: FloatArray = -4.0 * (columns.vpp * capacity + columns.dp)
+        capacity = self._most_held[:, num_groups - 1] - whole * columns.dp
+        start = np.asarray(-4.0 * (columns.vpp * capacity + columns.dp), dtype=np.float64)
         return start, 4.0 * columns.dp.astype(np.float64)
 
-    def _of_one(self, whole: IntArray) -> FloatArray:
+    @cached_property
+    def _most_held(self) -> IntArray:
+        """What 1, 2, 3 ... groups hold at most."""
+        most: IntArray = np.cumsum(-np.sort(-self.held, axis=1), axis=1)
+        return most
+
+    def _of_one(self, whole: IntArray) -> Leaving:
         """Replicas that do not stay inside leave the group once on every pass, the least of all groups for these ranks.
 
         Each crosses twice, with the activation and with the gradient.
         """
         leaving = leaving_replicas(self.held, self.columns.dp, self.columns.pp, whole)
         once, rates = _times_left(self.columns.vpp, self.looped, 1), np.where(self.rate_g > 0, self.rate_g, UNLINKED)
-        least: FloatArray = once * (leaving / rates).min(axis=1)
-        return least
+        by_rate, replicas = once * (leaving / rates).min(axis=1), leaving.min(axis=1)
+        possible = np.isfinite(replicas)
+        by_rate, replicas = np.where(possible, by_rate, 0.0), np.where(possible, replicas, 0.0)
+        in_all = np.asarray(2.0 * once * replicas, dtype=np.float64)
+        return Leaving(by_rate, in_all, replicas.astype(np.int64), np.zeros_like(replicas))
 
-    def _of_several(self, num_groups: int, whole: IntArray) -> FloatArray:
+    def _of_several(self, num_groups: int, whole: IntArray) -> Leaving:
         """All replicas visit h groups, over the h largest rates, and some another one, over all but the h smallest.
 
         All but the first and the last of the h on a pass are left forwards and backwards.
         """
         vpp, dp, widest = self.columns.vpp, self.columns.dp, -np.sort(-self.rate_g)
-        parts = [
-            dp * _times_left(vpp, self.looped, num_groups) / or_unlinked(widest[:num_groups].sum()),
-            vpp * self.outside(num_groups, whole) / or_unlinked(widest[:-num_groups].sum()),
-        ]
+        capacity = self._most_held[:, num_groups - 1 : num_groups]
+        outside = leaving_replicas(capacity, dp, self.columns.pp, np.maximum(whole, num_groups))[:, 0]
+        outside = np.where(np.isfinite(outside), outside, 0.0)
+        visits = dp * _times_left(vpp, self.looped, num_groups).astype(np.float64)
+        by_rate = np.maximum(
+            visits / or_unlinked(widest[:num_groups].sum()),
+            vpp * outside / or_unlinked(widest[:-num_groups].sum()),
+        )
         if num_groups > 2:
-            parts.append(2 * vpp * dp / or_unlinked(widest[num_groups - 3]))
-        least: FloatArray = np.maximum.reduce(parts)
-        return least
-
-    def outside(self, num_groups: int, whole: IntArray) -> FloatArray:
-        """Fewest replicas with a stage outside of so many groups, which have most room and at least one rank each."""
-        capacity = np.sort(self.held, axis=1)[:, -num_groups:].sum(axis=1, keepdims=True)
-        columns = self.columns
-        outside: FloatArray = leaving_replicas(capacity, columns.dp, columns.pp, np.maximum(whole, num_groups))[:, 0]
-        return np.where(np.isfinite(outside), outside, 0.0)
+            by_rate = np.maximum(by_rate, 2.0 * vpp * dp / or_unlinked(widest[num_groups - 3]))
+        everywhere = np.asarray(visits + 2.0 * vpp * outside, dtype=np.float64)
+        return Leaving(by_rate, everywhere, dp, outside)
 
 
 def or_unlinked(rate: float) -> float:

@@ -174,23 +174,21 @@ class _Cases:
     ) -> CutCase:
         """The ranks that are whole lie in so many groups: no more than `most` of them and `fewest` or more."""
         columns, row_of = self.columns, self.row_of
-        by_rate = self.leaving.by_rate(num_groups, fewest)[row_of]
-        crossing, retained = self.leaving.num_crossing(num_groups, fewest)[row_of], most[row_of]
+        leaving, retained = self.leaving.least(num_groups, fewest).at(row_of), most[row_of]
         spanning = columns.pp > retained
         sent_bytes = columns.num_microbatches * self.messages.message_bytes
         queue_s = sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
         link = self._fewer_connections(fewest) if num_groups == 1 and jointly else self.link
         parts = [
             np.where(spanning, self._exchanges_s(retained, link), 0.0),
-            np.maximum(sent_bytes * by_rate, np.where(by_rate > 0, queue_s, 0.0)),
+            np.maximum(sent_bytes * leaving.by_rate, np.where(leaving.by_rate > 0, queue_s, 0.0)),
         ]
-        parts.append(self._all_bytes_s(num_groups, fewest, retained, sent_bytes))
+        messages = sent_bytes * leaving.in_all
+        parts.append(self._all_bytes_s(num_groups, fewest, retained, messages))
         if self.cut.of_places:
             parts.append(self.inside.work_s + self.inside.exposed_s)
-        hops = crossing * max(num_groups - 1, 1)
-        if num_groups > 1:
-            hops = hops + self.leaving.outside(num_groups, fewest)[row_of].astype(np.int64)
-        delay = CrossingDelay(crossing, self.leaving.looped[row_of], hops, max(num_groups, 2), self.messages)
+        hops = leaving.crossing * max(num_groups - 1, 1) + leaving.outside.astype(np.int64)
+        delay = CrossingDelay(leaving.crossing, self.leaving.looped[row_of], hops, max(num_groups, 2), self.messages)
         possible = possible & self._are_held
         return CutCase(possible[row_of], np.maximum.reduce(parts), delay, self.link if spanning.all() else None)
 
@@ -208,24 +206,24 @@ class _Cases:
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
         return replace(self.link, rate=self.link.rate / np.maximum(factors * limits.most_share(self.senders), 1.0))
 
-    def _all_bytes_s(self, num_groups: int, fewest: IntArray, retained: IntArray, sent_bytes: FloatArray) -> FloatArray:
+    def _all_bytes_s(self, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray) -> FloatArray:
         """Seconds for all that leaves groups in an iteration, exchanges and messages, with ranks as in `_case`.
 
-        Messages keep their part of the links all the time, exchanges begin after the first work of their ranks.
+        `messages` are bytes, which keep their part of the links all the time; exchanges begin after the first work of
+        their ranks.
         """
         columns, rate = self.columns, or_unlinked(self.cut.rate_g.sum())
-        messages = sent_bytes * self.leaving.in_all(num_groups, fewest)[self.row_of]
         spanning = np.maximum(columns.pp - retained, 0)
         exchanges = np.where(spanning > 0, self.exchanged.of_others(spanning, columns.vpp, retained), 0.0)
         begin_s = np.where(exchanges > 0, self.link.stage_work_s, 0.0)
         least_s = _after(begin_s, self.num_groups_r * exchanges / rate, messages / rate)
         if self.unknown is not None and self.unknown.longest_others:
-            free_shares = self._least_bytes(self.unknown, num_groups, fewest, retained, sent_bytes)
+            free_shares = self._least_bytes(self.unknown, num_groups, fewest, retained, messages)
             least_s = np.maximum(least_s, free_shares / rate)
         return least_s
 
     def _least_bytes(
-        self, share: UnknownShares, num_groups: int, fewest: IntArray, retained: IntArray, sent_bytes: FloatArray
+        self, share: UnknownShares, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray
     ) -> FloatArray:
         """Bytes that leave groups where shares are free: ranks that span groups have some usual layers, u.
 
@@ -233,7 +231,7 @@ class _Cases:
         u that is least at one of two points.
         """
         columns = self.columns
-        messages = sent_bytes * self.leaving.in_all(num_groups, fewest)[self.row_of]
+        sent_bytes = columns.num_microbatches * self.messages.message_bytes
         start, each = (sent_bytes * one[self.row_of] for one in self.leaving.around(num_groups, fewest))
         num_stages = np.maximum(columns.pp - fewest[self.row_of], 0) * columns.vpp
         most_around = start + each * num_stages / share.longest_others

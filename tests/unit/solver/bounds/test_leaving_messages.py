@@ -92,7 +92,7 @@ def test_no_assignment_sends_less(family: str, vpp: int, fleet: Fleet) -> None:
         around = sent.sum() - start - each * num_runs(assignment, family, vpp)
         new = float((sent / np.array(rates)).max()), float(sent.sum()), float(around)
         least[key] = tuple(map(min, zip(new, least.get(key, (np.inf,) * 3), strict=True)))  # type: ignore[assignment]
-    bounds = {(h, n): [float(of(h, np.array([n]))[0]) for of in (leaving.by_rate, leaving.in_all)] for h, n in least}
+    bounds = {(h, n): [float(one[0]) for one in leaving.least(h, np.array([n]))[:2]] for h, n in least}
     assert all(bounds[key][0] <= least[key][0] * (1 + 1e-12) for key in least)
     assert all(bounds[key][1] <= least[key][1] for key in least)
     assert all(around >= 0 for _, _, around in least.values())
