@@ -45,7 +45,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "number", [*range(8), *(pytest.param(one, marks=pytest.mark.slow) for one in range(8, NUM_REQUESTS))]
+    "number", [*range(6), *(pytest.param(one, marks=pytest.mark.slow) for one in range(6, NUM_REQUESTS))]
 )
 def test_no_law_is_broken(number: int) -> None:
     found = Campaign(SEED, shrink_s=0.0, timed=False).run(number)

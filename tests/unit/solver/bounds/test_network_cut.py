@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.catalogue import named_entry
+from models.request import PlanRequest
 from solver.bounds.cuts import cuts
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
+from solver.cost.columns import ZERO1
+from solver.evaluation.candidate import configuration_of
+from solver.evaluation.places import placements
+from solver.placement.capacity_groups import bundles_by_row
 from tests.build_job import FIXED, context_of, job
 
 FAR: dict[str, Any] = {"capacity_bytes_per_s": 1e10, "latency_s": 5e-2}
@@ -111,3 +117,27 @@ def test_portions_and_the_whole_give_the_same_bounds() -> None:
 
 def _seconds(context: Context, space: Space) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return lower_bounds(context, space).iteration_s
+
+
+@pytest.mark.parametrize(("together", "held"), [(1, [6, 7]), (2, [6, 6]), (4, [4, 4]), (5, [5, 5]), (8, [0, 0])])
+def test_places_hold_only_what_shares_them_whole(together: int, held: list[int]) -> None:
+    context = context_of(job(hosts=(6, 7)))
+    one = np.array([1])
+    assert bundles_by_row(context.pools, (0, 1), 8 * one, one, together * one).tolist() == [held]
+
+
+def test_a_configuration_without_a_placement_has_an_endless_bound() -> None:
+    request = PlanRequest.model_validate(named_entry("examples", "mixtral-five-zones"))
+    context = context_of(request)
+    space = enumerate_space(request)
+    one = space.columns
+    full = np.flatnonzero(
+        (one.num_gpus == 1280) & (one.pp == 16) & (one.cp == 4) & (one.ep == 8) & (one.sharding == ZERO1)
+    )
+    some = space.take(full[:: max(len(full) // 24, 1)])
+    bounds_s = lower_bounds(context, some).iteration_s
+    for row, bound_s in enumerate(bounds_s.tolist()):
+        if bound_s == np.inf:
+            configuration = configuration_of(context, some, row)
+            assert not list(placements(context, configuration, ("replicas_whole", "in_order", "priced")))
+    assert 0 < np.isinf(bounds_s).sum() < len(bounds_s)
