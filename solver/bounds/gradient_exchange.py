@@ -19,36 +19,39 @@ from solver.cost.stage import StageCost
 class UnknownShares:
     """Layers shared out in any way: so many ranks have no more usual ones than `most_usual` says.
 
-    Stages with u of the `num_usual` layers that follow each other are no more than `longest_others` + u `per_usual`.
+    `usual` is what one of the `num_usual` costs. Stages with u of these that follow each other are no more than
+    `longest_others` + u `per_usual`.
     """
 
+    usual: StageCost
     num_usual: int
     most_usual: Callable[[IntArray], FloatArray]
     longest_others: int
     per_usual: float
 
     @classmethod
-    def of(cls, context: Context, most_usual: Callable[[IntArray], FloatArray]) -> UnknownShares:
+    def of(
+        cls, context: Context, usual: StageCost, num_usual: int, most_usual: Callable[[IntArray], FloatArray]
+    ) -> UnknownShares:
         """For every number of layers in a row, of which each stage has one or more."""
         fewest, most = moe_among(context)
         lengths = np.arange(len(fewest))
-        usual = fewest if context.job.num_moe_layers else lengths - most
-        longest = int(lengths[usual == 0].max())
-        beyond = (lengths - longest)[usual > 0] / usual[usual > 0]
-        num_usual = context.job.num_moe_layers or context.job.num_dense_layers
-        return cls(num_usual, most_usual, longest, float(beyond.max(initial=1.0)))
+        among = fewest if context.job.num_moe_layers else lengths - most
+        longest = int(lengths[among == 0].max())
+        beyond = (lengths - longest)[among > 0] / among[among > 0]
+        return cls(usual, num_usual, most_usual, longest, float(beyond.max(initial=1.0)))
 
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """Bytes that exchanges send out of a place: of the smallest stage, the lightest rank, a layer of the usual kind,
-    and all ranks beside so many others.
+    """Bytes that exchanges send out of a place: of the smallest stage, the lightest rank, all ranks beside so many
+    others, and, where shares are not known, a layer of the usual kind.
     """
 
     smallest: FloatArray
     lightest: FloatArray
-    usual: FloatArray
     beside: Callable[[IntArray], FloatArray]
+    usual: FloatArray
 
     @classmethod
     def of(
@@ -65,21 +68,20 @@ class GradientExchange:
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
         whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
         smallest = sent(*least_parameters(price, shares))
-        one = price.of(0, 1) if job.num_moe_layers else price.of(1, 0)
-        usual = sent(one.parameters, one.expert_parameters)
         if isinstance(ranks, UnknownShares):
+            usual = sent(ranks.usual.parameters, ranks.usual.expert_parameters)
 
             def beside(retained: IntArray) -> FloatArray:
                 usual_beside = np.maximum(ranks.num_usual - ranks.most_usual(retained), 0.0)
                 others: FloatArray = np.where(retained > 0, usual_beside * usual, whole)
                 return others
 
-            return cls(smallest, columns.vpp * smallest, usual, beside)
+            return cls(smallest, columns.vpp * smallest, beside, usual)
         between = [sent(one.parameters, one.expert_parameters) for one in _lightest_between(price, shares)]
         at_ends = [sent(one.parameters, one.expert_parameters) for one in ranks]
         lightest = np.minimum.reduce([*(np.where(columns.pp > 2, one, np.inf) for one in between), *at_ends])
         largest = sent(*_most_parameters(price, shares, ranks))
-        return cls(smallest, lightest, usual, lambda retained: whole - retained * largest)
+        return cls(smallest, lightest, lambda retained: whole - retained * largest, np.zeros_like(whole))
 
     def of_others(self, ranks: IntArray, vpp: IntArray, retained: IntArray) -> FloatArray:
         """Bytes of the exchanges of so many ranks, with so many ranks whole in a group."""

@@ -1,6 +1,6 @@
 """Stage messages that leave the groups of a cut where some ranks lie whole: of which replicas, and over which links.
 
-Proofs, a line per term: docs/bounds.md, "Messages".
+Proofs, a line per term: docs/bounds.md, "Messages that leave groups".
 """
 
 from __future__ import annotations

@@ -17,10 +17,9 @@ import numpy as np
 from solver.arrays import FloatArray
 from solver.pipeline.bounds import memory_waits
 from solver.pipeline.bounds_kernel import heads
-from solver.pipeline.problem import PipelineShape
+from solver.pipeline.problem import BACKWARD, FORWARD, WEIGHT, PipelineShape
 from solver.pipeline.simulate_kernel import columns_of
 
-FORWARD, BACKWARD, WEIGHT = range(3)
 Message = tuple[int, int]  # kind and stage of the operation that sends it
 
 
@@ -42,9 +41,8 @@ class MessageQueues:
 
     def _queues(self, rank: int) -> Iterator[list[Message]]:
         """The messages from a rank to the next, and those the other way."""
-        ranks = self.shape.rank_of_s.tolist()
+        ways = list(enumerate(itertools.pairwise(self.shape.rank_of_s.tolist())))
         for sender, receiver in ((rank, rank + 1), (rank + 1, rank)):
-            ways = list(enumerate(itertools.pairwise(ranks)))
             activations = [(FORWARD, stage) for stage, way in ways if way == (sender, receiver)]
             yield activations + [(BACKWARD, stage + 1) for stage, way in ways if way == (receiver, sender)]
 

@@ -95,12 +95,10 @@ def distance_cases(
     if within_s is None:
         first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp, columns.vpp, looped, together)
     some = columns.take(first)
-    within = some.tp, some.cp, together[first]
-    capacities = [bundles_by_row(context.pools, cut.group_of_pool, *within) for cut in found]
+    capacities = [bundles_by_row(context.pools, cut.group_of_pool, some.tp, some.cp, together[first]) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     exchanged = GradientExchange.of(price, shares, num_places, ranks)
-    emptiest = np.maximum(columns.dp // (num_places * together), 1) * together
-    senders = emptiest * columns.tp * columns.cp
+    senders = np.maximum(columns.dp // (num_places * together), 1) * together * columns.tp * columns.cp
     each_bytes = boundary_bytes(context.job, columns)
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
@@ -112,10 +110,21 @@ def distance_cases(
             2.0 * (num_places - 1) * cut.nearest_s,
             num_places,
         )
-        messages = CrossingMessages.of(cut, columns, each_bytes)
-        leaving = LeavingMessages(some, looped[first], held, cut.rate_g)
-        common = columns, inside, exchanged, link, messages, leaving, row_of, fewest, senders, unknown, within_s
-        yield _Cases(cut, *common).each(jointly=jointly)
+        cases = _Cases(
+            cut=cut,
+            columns=columns,
+            inside=inside,
+            exchanged=exchanged,
+            link=link,
+            messages=CrossingMessages.of(cut, columns, each_bytes),
+            leaving=LeavingMessages(some, looped[first], held, cut.rate_g),
+            row_of=row_of,
+            num_groups_r=fewest,
+            senders=senders,
+            unknown=unknown,
+            within_s=within_s,
+        )
+        yield cases.each(jointly=jointly)
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,12 @@ class _Cases:
                 yield self._case(h, (retained >= ranks) & (some.pp >= ranks), ranks, ranks, jointly=True)
 
     @cached_property
+    def _sent_bytes(self) -> FloatArray:
+        """Of all messages of a replica that cross once."""
+        sent: FloatArray = self.columns.num_microbatches * self.messages.message_bytes
+        return sent
+
+    @cached_property
     def _are_held(self) -> BoolArray:
         """Where the groups hold all ranks of all replicas, those together that share a place."""
         some = self.leaving.columns
@@ -176,21 +191,20 @@ class _Cases:
         columns, row_of = self.columns, self.row_of
         leaving, retained = self.leaving.least(num_groups, fewest).at(row_of), most[row_of]
         spanning = columns.pp > retained
-        sent_bytes = columns.num_microbatches * self.messages.message_bytes
-        queue_s = sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
+        queue_s = self._sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
         link = self._fewer_connections(fewest) if num_groups == 1 and jointly else self.link
         parts = [
             np.where(spanning, self._exchanges_s(retained, link), 0.0),
-            np.maximum(sent_bytes * leaving.by_rate, np.where(leaving.by_rate > 0, queue_s, 0.0)),
+            np.maximum(self._sent_bytes * leaving.by_rate, np.where(leaving.by_rate > 0, queue_s, 0.0)),
+            self._all_bytes_s(num_groups, fewest, retained, self._sent_bytes * leaving.in_all),
         ]
-        messages = sent_bytes * leaving.in_all
-        parts.append(self._all_bytes_s(num_groups, fewest, retained, messages))
         if self.cut.of_places:
             parts.append(self.inside.work_s + self.inside.exposed_s)
         hops = leaving.crossing * max(num_groups - 1, 1) + leaving.outside.astype(np.int64)
         delay = CrossingDelay(leaving.crossing, self.leaving.looped[row_of], hops, max(num_groups, 2), self.messages)
-        possible = possible & self._are_held
-        return CutCase(possible[row_of], np.maximum.reduce(parts), delay, self.link if spanning.all() else None)
+        return CutCase(
+            (possible & self._are_held)[row_of], np.maximum.reduce(parts), delay, self.link if spanning.all() else None
+        )
 
     def _exchanges_s(self, retained: IntArray, link: ExchangeLink | None = None) -> FloatArray:
         """Exchanges of all ranks beside so many that lie whole."""
@@ -231,8 +245,7 @@ class _Cases:
         u that is least at one of two points.
         """
         columns = self.columns
-        sent_bytes = columns.num_microbatches * self.messages.message_bytes
-        start, each = (sent_bytes * one[self.row_of] for one in self.leaving.around(num_groups, fewest))
+        start, each = (self._sent_bytes * one[self.row_of] for one in self.leaving.around(num_groups, fewest))
         num_stages = np.maximum(columns.pp - fewest[self.row_of], 0) * columns.vpp
         most_around = start + each * num_stages / share.longest_others
         less_around = each * share.per_usual / share.longest_others

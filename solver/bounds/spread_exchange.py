@@ -16,7 +16,7 @@ from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters, replicas_together, step_traffic
 from solver.cost.fabric import Fabric
 from solver.network.policy import POLICY
-from solver.placement.capacity_groups import groups_by_row
+from solver.placement.capacity_groups import bundles_by_row
 
 EACH, GROWTH = 4, 4  # numbers of places up to here one by one, then in steps that grow by this factor: few, for time
 
@@ -34,9 +34,8 @@ class ExchangeBound:
     ) -> ExchangeBound:
         """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
         places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
-        held = groups_by_row(context.pools, [places[pool.place] for pool in context.pools], columns.tp, columns.cp)
-        bundle = replicas_together(columns)
-        largest = held.max(axis=1) // bundle * bundle
+        place_of_pool, bundle = [places[pool.place] for pool in context.pools], replicas_together(columns)
+        largest = bundles_by_row(context.pools, place_of_pool, columns.tp, columns.cp, bundle).max(axis=1)
         whole = group_parameters(parameters, experts, columns)
         duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
         for fewest, most in _numbers_of_places(len(places)):

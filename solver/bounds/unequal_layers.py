@@ -6,7 +6,7 @@ GPU type".
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from solver.bounds.layer_limits import LayerLimits, Types, best_ranks, ends_wort
 from solver.bounds.network_cut import distance_cases, with_distance_s
 from solver.configurations.enumerate import ONE_WAY, Space
 from solver.configurations.layers import LayerSplit
-from solver.configurations.pricing import Shares, kinds, least_of
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
 from solver.context import Context
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
@@ -63,42 +63,61 @@ def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) 
 
     Ranks that do not exchange over a cut have no more layers than they have time for, and the others all the rest.
     """
-    low_s = _with_distance_s(types, space, np.full_like(types.held, types.num_usual), near_s)
-    needs_s = _with_distance_s(types, space, limits.most(low_s)[1], low_s, low_s)
+    distance = _Distance.of(types, space)
+    low_s = distance.least_s(np.full_like(types.held, types.num_usual), near_s)
+    needs_s = distance.least_s(limits.most(low_s)[1], low_s, low_s)
     rows = np.flatnonzero(needs_s > low_s)
     if not len(rows):
         return low_s
     some = space.take(rows)
     types = Types.of(types.context, some)
-    limits, low, high = LayerLimits.of(types, some), low_s[rows], np.minimum(needs_s[rows], WIDEST * low_s[rows])
+    distance, limits = _Distance.of(types, some), LayerLimits.of(types, some)
+    low, high = low_s[rows], np.minimum(needs_s[rows], WIDEST * low_s[rows])
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
-        enough = _with_distance_s(types, some, limits.most(middle)[1], middle, middle) <= middle
+        enough = distance.least_s(limits.most(middle)[1], middle, middle) <= middle
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     low_s[rows] = low
     return low_s
 
 
-def _with_distance_s(
-    types: Types, space: Space, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None
-) -> FloatArray:
-    """What cuts of the network cost, `near_s` or more (seconds), with at most so many usual layers of a rank by type.
+@dataclass(frozen=True)
+class _Distance:
+    """What cuts of the network cost: stages at their smallest, one layer each, and the whole model on one rank."""
 
-    Whether it is more than `within_s` is all that needs to be known.
-    """
-    columns, price, whole = space.columns, least_of(types.prices), _whole(types)
-    ones = np.ones_like(columns.pp)
-    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
+    types: Types
+    price: StageCosts
+    smallest: Shares
+    whole: StageCost
 
-    share = UnknownShares.of(types.context, lambda num_ranks: best_ranks(most, types.held, num_ranks))
+    @classmethod
+    def of(cls, types: Types, space: Space) -> _Distance:
+        """Every cost at its least over the types."""
+        columns, ones = space.columns, np.ones_like(space.columns.pp)
+        split = LayerSplit(ones, ones, ones, np.zeros_like(ones))
+        smallest = Shares(columns, space.family, split, types.context.job.num_layers)
+        return cls(types, least_of(types.prices), smallest, _whole(types))
 
-    def there_and_back_s(delay: CrossingDelay) -> FloatArray:
-        passes = 2 * columns.vpp
-        bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
-        return bound
+    def least_s(self, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None) -> FloatArray:
+        """`near_s` or more (seconds), with at most so many usual layers of a rank by type.
 
-    cases = distance_cases(price, smallest, np.full(len(columns), np.inf), share, within_s=within_s)
-    return with_distance_s(near_s, cases, there_and_back_s)
+        Whether it is more than `within_s` is all that needs to be known.
+        """
+        types, whole, passes = self.types, self.whole, 2 * self.smallest.columns.vpp
+
+        def there_and_back_s(delay: CrossingDelay) -> FloatArray:
+            bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
+            return bound
+
+        shares = UnknownShares.of(
+            types.context,
+            types.layer(self.price),
+            types.num_usual,
+            lambda num_ranks: best_ranks(most, types.held, num_ranks),
+        )
+        overlap_s = np.full(len(near_s), np.inf)
+        cases = distance_cases(self.price, self.smallest, overlap_s, shares, within_s=within_s)
+        return with_distance_s(near_s, cases, there_and_back_s)
 
 
 def _whole(types: Types) -> StageCost:

@@ -160,11 +160,13 @@ def _full_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> f
 
 def _fed_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
     """A rank of several stages as one machine whose forwards arrive one after another over the busiest channel."""
-    own, columns = shape.rank_of_s == rank, columns_of(shape)
-    channel = _busiest_channel(shape, float(shape.duration_ks[0, own].min()))
-    if own.sum() < 2 or channel == NO_CHANNEL:
+    own = shape.rank_of_s == rank
+    if own.sum() < 2:
         return 0.0
-    length, start = forwards_fed(columns, rank, channel, head)
+    channel = _busiest_channel(shape, float(shape.duration_ks[0, own].min()))
+    if channel == NO_CHANNEL:
+        return 0.0
+    length, start = forwards_fed(columns_of(shape), rank, channel, head)
     forwards = start, length, np.full(len(length), tail[0, own].min())
     duration = np.broadcast_to(shape.duration_ks[:, :, None], head.shape)
     others = [one[1:, own].ravel() for one in (head, duration, tail)]

@@ -31,17 +31,14 @@ def heads(columns: ShapeColumns, waits: MemoryWaits, first_stage: int) -> Floats
             value = _forward_ready(columns, sums, head, (s, j))
             if s > first_stage:
                 ready = head[0, s - 1, j] + duration[0, s - 1]
-                channel, before = columns.activation_channel_s[s - 1], (j + 1) * sums.activations[0, s - 1]
+                channel, before = columns.activation_channel_s[s - 1], (j + 1) * sums.before_activation[s - 1]
                 value = max(value, _arrival(columns, channel_ready, (channel, s - 1, j), (ready, before)))
             head[0, s, j] = max(value, _memory_wait_s(columns, waits, sums, head, (s, j, first_stage)))
         for s in range(num_stages - 1, first_stage - 1, -1):
             value = max(head[0, s, j] + duration[0, s], _backward_ready(columns, sums, head, (s, j)))
             if s < num_stages - 1:
                 ready = head[1, s + 1, j] + duration[1, s + 1]
-                channel, before = (
-                    columns.gradient_channel_s[s],
-                    (j + 1) * (sums.gradients[0, s] + sums.activations[2, s]),
-                )
+                channel, before = columns.gradient_channel_s[s], (j + 1) * sums.before_gradient[s]
                 value = max(value, _arrival(columns, channel_ready, (channel, s, j), (ready, before)))
             head[1, s, j] = value
             if num_kinds == 3:
@@ -63,9 +60,8 @@ def _forward_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tup
 def _backward_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tuple[int, int]) -> float:
     """When the F of all stages of its rank and the B behind it can be done."""
     s, j = at
-    forwards = sums.before[0, s] + columns.duration_ks[0, s] + sums.behind[0, s]
     start = head[0, sums.first_r[columns.rank_of_s[s]], 0]
-    value = start + (j + 1) * (forwards + sums.behind[1, s]) + j * columns.duration_ks[1, s]
+    value = start + (j + 1) * (sums.whole[0, s] + sums.behind[1, s]) + j * columns.duration_ks[1, s]
     return float(max(value, head[1, s, j - 1] + columns.duration_ks[1, s]) if j > 0 else value)
 
 
@@ -73,10 +69,9 @@ def _backward_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tu
 def _weight_ready(columns: ShapeColumns, sums: StageSums, head: Floats, at: tuple[int, int]) -> float:
     """When the F of all stages of its rank, the B behind it and its own can be done, and the W before it."""
     s, j = at
-    forwards = sums.before[0, s] + columns.duration_ks[0, s] + sums.behind[0, s]
-    backwards = columns.duration_ks[1, s] + sums.behind[1, s]
     start = head[0, sums.first_r[columns.rank_of_s[s]], 0]
-    value = start + (j + 1) * (forwards + backwards) + j * columns.duration_ks[2, s]
+    work = sums.whole[0, s] + columns.duration_ks[1, s] + sums.behind[1, s]
+    value = start + (j + 1) * work + j * columns.duration_ks[2, s]
     return float(max(value, head[2, s, j - 1] + columns.duration_ks[2, s]) if j > 0 else value)
 
 
@@ -139,7 +134,7 @@ def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, cou
                     value = max(value, _after_backward(columns, sums, tail, (s, j, least_r[columns.rank_of_s[s]])))
                 if kind == 1 and s > first_stage:
                     left = tail[1, s - 1, j] + duration[1, s - 1] + columns.latency_s[s - 1]
-                    channel, after = columns.gradient_channel_s[s - 1], (m - j) * sums.gradients[1, s - 1]
+                    channel, after = columns.gradient_channel_s[s - 1], (m - j) * sums.after_gradient[s - 1]
                     value = max(value, _left(columns, channel_left, (channel, s - 1, j), (left, after)))
                 tail[kind, s, j] = value
         for s in range(num_stages - 1, first_stage - 1, -1):
@@ -147,10 +142,7 @@ def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, cou
             value = max(value, _after_forward(columns, sums, tail, (s, j, least_r[columns.rank_of_s[s]])))
             if s < num_stages - 1:
                 left = tail[0, s + 1, j] + duration[0, s + 1] + columns.latency_s[s]
-                channel, after = (
-                    columns.activation_channel_s[s],
-                    (m - j) * (sums.activations[1, s] + sums.gradients[2, s]),
-                )
+                channel, after = columns.activation_channel_s[s], (m - j) * sums.after_activation[s]
                 value = max(value, _left(columns, channel_left, (channel, s, j), (left, after)))
             tail[0, s, j] = value
             _pass_on(columns, waits, tail, (s, j, first_stage))
@@ -176,12 +168,10 @@ def _after_forward(columns: ShapeColumns, sums: StageSums, tail: Floats, at: tup
     """What follows an F on its rank: the next F, those of stages behind it, and all B and W; then `least`."""
     s, j, least = at
     left = columns.num_microbatches - j
-    work = (left - 1) * columns.duration_ks[0, s] + left * sums.behind[0, s]
-    work += left * (sums.before[1, s] + columns.duration_ks[1, s] + sums.behind[1, s])
+    work = (left - 1) * columns.duration_ks[0, s] + left * (sums.behind[0, s] + sums.whole[1, s])
     value = work + tail[1, sums.first_r[columns.rank_of_s[s]], columns.num_microbatches - 1]
     if columns.num_kinds == 3:
-        work += left * (sums.before[2, s] + columns.duration_ks[2, s] + sums.behind[2, s])
-        value = max(value, work + least)
+        value = max(value, work + left * sums.whole[2, s] + least)
     if j < columns.num_microbatches - 1:
         value = max(value, tail[0, s, j + 1] + columns.duration_ks[0, s])
     return float(value)

@@ -30,10 +30,9 @@ HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole
 DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 0.4, 0.8  # of what is left of the time
-# Of what is left: in place of annealing where questions have exact answers, else after it; `pipeline_cases` chose them.
-WINDOWS_SHARE, PROOF_SHARES = 0.7, (0.4,)
-CHAINS_SHARE, CHAINS_SHAVING_SHARE = 0.4, 0.65  # where questions have none: windows before and after shaving
-SHAVING_SHARE = 0.5  # of what is left, before windows or exact answers; `v` and `memory` of `pipeline_cases` chose it
+# Of what is left, chosen by `pipeline_cases`: where questions have exact answers windows, shaving and proofs in turn;
+WINDOWS_SHARE, SHAVING_SHARE, PROOF_SHARES = 0.7, 0.5, (0.4,)
+CHAINS_SHARE, CHAINS_SHAVING_SHARE = 0.4, 0.65  # where they have none windows, before shaving and after it
 ANNEALING_ALONE_SHARE = 0.7  # the same where nothing is proven; tabu search alone takes the rest
 
 

@@ -18,16 +18,19 @@ from solver.pipeline.simulate_kernel import ShapeColumns
 
 
 class StageSums(NamedTuple):
-    """Seconds of one micro-batch, by kind and stage: of the stages of the same rank before it, and behind it.
+    """Seconds of one micro-batch, by kind and stage: of the stages of its rank before it, behind it, and of all.
 
-    By hop (the stage before it): activations that take the channel of its activation before and after it and gradients
-    there; the same of its gradient. `first_r` is the first stage of each rank that counts, or -1.
+    By hop (the stage before it): messages on the channel of its activation before and after this one, and the same of
+    its gradient. `first_r` is the first stage of each rank that counts, or -1.
     """
 
     before: Floats
     behind: Floats
-    activations: Floats  # rows: before its activation, after it; on the channel of its gradient
-    gradients: Floats  # rows: before its gradient, after it; on the channel of its activation
+    whole: Floats
+    before_activation: Floats
+    after_activation: Floats
+    before_gradient: Floats
+    after_gradient: Floats
     first_r: Ints
 
 
@@ -36,10 +39,10 @@ def stage_sums(columns: ShapeColumns, first_stage: int) -> StageSums:
     """The sums of stages from `first_stage` on."""
     num_stages, num_kinds = columns.num_stages, columns.num_kinds
     before, behind = np.zeros((num_kinds, num_stages)), np.zeros((num_kinds, num_stages))
-    activations, gradients = np.zeros((3, num_stages)), np.zeros((3, num_stages))
-    first_r = np.full(columns.num_ranks, -1)
-    sum_r = np.zeros((num_kinds, columns.num_ranks))
-    sent_c, received_c = np.zeros(columns.num_channels), np.zeros(columns.num_channels)
+    whole = np.zeros((num_kinds, num_stages))
+    before_hop, after_hop = np.zeros((2, num_stages)), np.zeros((2, num_stages))  # activations, gradients
+    first_r, sum_r = np.full(columns.num_ranks, -1), np.zeros((num_kinds, columns.num_ranks))
+    activations_c, gradients_c = np.zeros(columns.num_channels), np.zeros(columns.num_channels)
     for s in range(first_stage, num_stages):
         rank, up, down = columns.rank_of_s[s], columns.activation_channel_s[s], columns.gradient_channel_s[s]
         if first_r[rank] < 0:
@@ -48,22 +51,21 @@ def stage_sums(columns: ShapeColumns, first_stage: int) -> StageSums:
             before[kind, s] = sum_r[kind, rank]
             sum_r[kind, rank] += columns.duration_ks[kind, s]
         if up >= 0:
-            activations[0, s] = sent_c[up]
-            sent_c[up] += columns.transfer_s[s]
+            before_hop[0, s] = activations_c[up]
+            activations_c[up] += columns.transfer_s[s]
         if down >= 0:
-            gradients[1, s] = received_c[down]
-            received_c[down] += columns.transfer_s[s]
+            after_hop[1, s] = gradients_c[down]
+            gradients_c[down] += columns.transfer_s[s]
     for s in range(first_stage, num_stages):
         rank, up, down = columns.rank_of_s[s], columns.activation_channel_s[s], columns.gradient_channel_s[s]
         for kind in range(num_kinds):
+            whole[kind, s] = sum_r[kind, rank]
             behind[kind, s] = sum_r[kind, rank] - before[kind, s] - columns.duration_ks[kind, s]
         if up >= 0:
-            activations[1, s] = sent_c[up] - activations[0, s] - columns.transfer_s[s]
-            gradients[2, s] = received_c[up]
+            after_hop[0, s] = activations_c[up] - before_hop[0, s] - columns.transfer_s[s] + gradients_c[up]
         if down >= 0:
-            gradients[0, s] = received_c[down] - gradients[1, s] - columns.transfer_s[s]
-            activations[2, s] = sent_c[down]
-    return StageSums(before, behind, activations, gradients, first_r)
+            before_hop[1, s] = gradients_c[down] - after_hop[1, s] - columns.transfer_s[s] + activations_c[down]
+    return StageSums(before, behind, whole, before_hop[0], after_hop[0], before_hop[1], after_hop[1], first_r)
 
 
 @compiled
