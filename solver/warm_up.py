@@ -7,7 +7,7 @@ kind. Its result is what the compiler leaves on disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from models.catalogue import named_entry
@@ -17,27 +17,42 @@ from solver.clock import WorkClock
 from solver.pipeline.solve import finish, search_pipeline
 from solver.planner import plan
 
-PATIENCE_S = 600.0  # of the clock: compiling must not end a piece
-WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
+PATIENCE_S = 600.0  # counted, not by the clock: the time that compiling takes must end no piece
+WORK_S = 0.5  # counted, of a pipeline
+REFINING_S = 5.0  # counted, of a plan that goes on to every kind of bound
 DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "sharding": ["zero1"]}
-EXAMPLES = {
-    "llama-405b-two-buildings": {**DEGREES, "dp": [256]},
-    "llama-70b-mixed-gpus": {**DEGREES, "dp": [64], "layer_split": ["by_gpu_type"]},
-}
-OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
+BY_TYPE = {**DEGREES, "layer_split": ["by_gpu_type"]}
+FIRST_PLAN = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
+REFINED = {**FIRST_PLAN, "time_limit_s": REFINING_S, "relative_gap": 0.01}
 
 
 def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
-    """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
-    for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v")):
+    """Time small pipelines of several kinds, and plan examples up to their first judged plans and one beyond."""
+    slow_links = _pipeline(6, layout="loop", transfer_s=2.0)
+    for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v"), slow_links):
         finish(search_pipeline(small, clock=WorkClock(clock, PATIENCE_S)))
-    for name, allowed in EXAMPLES.items():
-        example = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
-        plan(PlanRequest.model_validate(example))
+    for request in _requests():
+        plan(request)
+
+
+def _requests() -> Iterator[PlanRequest]:
+    """One fleet of a kind, two kinds of GPUs, and layers of different costs on them."""
+    alike, mixed = (named_entry("examples", name) for name in ("llama-405b-two-buildings", "llama-70b-mixed-gpus"))
+    uneven = {**mixed, "workload": {**mixed["workload"], "architecture": "deepseek-v3"}}
+    for example, allowed, options in (
+        (alike, {**DEGREES, "dp": [256]}, FIRST_PLAN),
+        (mixed, {**BY_TYPE, "dp": [64]}, FIRST_PLAN),
+        (uneven, {**BY_TYPE, "dp": [8], "ep": [8, 16, 32]}, REFINED),
+    ):
+        yield PlanRequest.model_validate({**example, "constraints": {"allowed": allowed}, "options": options})
 
 
 def _pipeline(
-    num_microbatches: int, *, objective: Literal["makespan", "span"] = "makespan", layout: Layout = "one_way"
+    num_microbatches: int,
+    *,
+    objective: Literal["makespan", "span"] = "makespan",
+    layout: Layout = "one_way",
+    transfer_s: float = 0.5,
 ) -> PipelineProblem:
     """Unequal stages, cuts that share a link, little memory: nothing that a bound settles at once."""
     stages = tuple(
@@ -51,7 +66,7 @@ def _pipeline(
         for forward_s in (1.0, 1.5, 1.0, 1.25)
     )
     hops = tuple(
-        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=1.5, transfer_s=0.5, link="between")
+        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=1.5, transfer_s=transfer_s, link="between")
         for stage in (0, 1, 2)
     )
     return PipelineProblem(
