@@ -27,6 +27,7 @@ from app.jobs.worker_pool import GIB, num_cores, worker_pool
 from models.catalogue import named_entry
 from models.outcome import Planned
 from models.request import PlanRequest
+from solver.compiled import load_compiler
 from solver.planner import plan
 
 GIB_IN_KIB = 2**20
@@ -144,7 +145,8 @@ def own_memory_of_children_bytes() -> int:
 
 def run(case: Case) -> Row:
     """Plan the case in this process, with as many others as the request has workers."""
-    end(start(time.sleep, (0.0,)), PATIENCE_S)  # the fork server is up, as in the service
+    end(start(time.sleep, (0.0,)), PATIENCE_S)  # the fork server is up, and the compiler loaded, as in the service
+    load_compiler()
     document = {**case.document, "options": {"time_limit_s": case.time_limit_s, "relative_gap": case.gap or 0.01}}
     started = time.monotonic()
     request = PlanRequest.model_validate(document)

@@ -98,3 +98,13 @@ def _folder(root: Path) -> Path:
 
 
 FOLDER = _folder(Path(__file__).parent)
+
+
+@compiled
+def _nothing() -> None:
+    """The least that a compiled function can do."""
+
+
+def load_compiler() -> None:
+    """Load what the first compiled function of a process has to wait for: 0.3 s."""
+    _nothing()

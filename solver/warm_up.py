@@ -14,6 +14,7 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import Layout, PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 from solver.clock import WorkClock
+from solver.compiled import load_compiler
 from solver.pipeline.solve import finish, search_pipeline
 from solver.planner import plan
 
@@ -28,6 +29,7 @@ REFINED = {**FIRST_PLAN, "time_limit_s": REFINING_S, "relative_gap": 0.01}
 
 def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan examples up to their first judged plans and one beyond."""
+    load_compiler()
     slow_links = _pipeline(6, layout="loop", transfer_s=2.0)
     for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v"), slow_links):
         finish(search_pipeline(small, clock=WorkClock(clock, PATIENCE_S)))

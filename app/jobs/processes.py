@@ -18,6 +18,7 @@ from types import ModuleType
 PRELOADED = (
     "app.jobs.child",
     "app.jobs.pool_worker",
+    "solver.loaded",
     "solver.planner",
     "solver.verify.judge",
     "solver.pipeline.solve",

@@ -27,7 +27,7 @@ from tests.unit.app.jobs import endings
 from tests.unit.app.programs import ROOT, await_
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for
 
-MEMORY_BYTES = 256 * 1024**2
+MEMORY_BYTES = 384 * 1024**2
 GIB = 1024**3
 
 
