@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from models.cluster import LoadBalancing
 from solver.context import Context
 from solver.cost.columns import FloatArray, IntArray
-from solver.network.balancing import balanced_efficiency, expected_max_load
+from solver.network.balancing import balanced_efficiency, expected_max_load, max_load_at_most
 from solver.network.connection import ERASURE_DATA, ERASURE_PARITY
 from solver.network.reach import connection_limit_bytes_per_s
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction
 from solver.network.topology import Edge, PathFacts
 
+Count = TypeVar("Count", int, IntArray)
 SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `network/balancing.py`
 NUM_COUNTS = 3  # of losses of one queue pair that are looked at; more are rare, and to leave them out is less
 SUM_ERROR = 1.0 + 1e-14  # of a few terms
@@ -120,15 +122,30 @@ class SharedPlanes:
         num_edges = self.num_planes // self.planes_of_edge
         return self.plane_bytes_per_s / _load_of_some_hop(num_hops, num_gpus, num_edges, self.planes_of_edge)
 
+    def least_queue_bytes_per_s(self, num_hops: IntArray, num_gpus: IntArray) -> FloatArray:
+        """What `queue_bytes_per_s` is not below, for many at once."""
+        if self.planes_of_edge is None:
+            return np.full(len(num_hops), self.plane_bytes_per_s)
+        ways = _ways_of_hops(num_hops, num_gpus, self.num_planes // self.planes_of_edge, self.planes_of_edge)
+        loads = np.minimum.reduce([max_load_at_most(num_flows, np.array(planes)) for num_flows, planes in ways])
+        slowest: FloatArray = self.plane_bytes_per_s / np.maximum(loads, 1.0)
+        return slowest
+
 
 @lru_cache(maxsize=16384)
 def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int) -> float:
     """Some hop of so many has no less on the fullest plane of one of its ways, whatever edges each of them takes."""
+    ways = _ways_of_hops(num_hops, num_gpus, num_edges, num_planes)
+    return max(min(expected_max_load(*way) for way in ways) / SERIES_ERROR, 1.0)
+
+
+def _ways_of_hops(num_hops: Count, num_gpus: Count, num_edges: int, num_planes: int) -> list[tuple[Count, int]]:
+    """The flows and the planes of a message on so many of the edges, as evenly as all hops can take them."""
     parts = range(1, min(num_edges, MOST_PARTS) + 1)
     ways = [(num_gpus * -(-2 * part * num_hops // num_edges), part * num_planes) for part in parts]
     if num_edges > MOST_PARTS:
         ways.append((2 * num_gpus * num_hops // num_edges, num_planes))
-    return max(min(expected_max_load(*way) for way in ways) / SERIES_ERROR, 1.0)
+    return ways
 
 
 def _hashed_share(num_connections: IntArray, num_planes: int) -> FloatArray:

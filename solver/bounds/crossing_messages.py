@@ -49,16 +49,21 @@ class CrossingMessages:
         wait_s = self.loss.each_s(self.transfer_s, self.message_bytes, self.num_gpus, num_replicas)
         return self.latency_s + self.transfer_s + wait_s
 
-    def queue_s(self, num_hops: IntArray) -> FloatArray:
-        """For how long each message takes its queue, at some boundary of so many between groups."""
-        alone_s = self.transfer_s
+    def queue_s(self, num_hops: IntArray, beyond_s: FloatArray) -> FloatArray:
+        """For how long each message takes its queue, at some boundary of so many between groups.
+
+        What it takes alone where that cannot be more than `beyond_s`, since the rate of a queue takes time to find.
+        """
+        queue_s = self.transfer_s.copy()
         if self.shared is not None:
             num_bundles, gpus = -(-num_hops // self.together), self.num_gpus * self.together
-            first, row_of = distinct_rows(num_bundles, gpus)
-            pairs = zip(num_bundles[first].tolist(), gpus[first].tolist(), strict=True)
+            most_s = self.message_bytes / (self.num_gpus * self.shared.least_queue_bytes_per_s(num_bundles, gpus))
+            rows = np.flatnonzero(most_s > beyond_s)
+            first, row_of = distinct_rows(num_bundles[rows], gpus[rows])
+            pairs = zip(num_bundles[rows[first]].tolist(), gpus[rows[first]].tolist(), strict=True)
             rates = np.array([self.shared.queue_bytes_per_s(*pair) for pair in pairs])[row_of]
-            alone_s = np.maximum(alone_s, self.message_bytes / (self.num_gpus * rates))
-        return alone_s * ALIKE
+            queue_s[rows] = np.maximum(queue_s[rows], self.message_bytes[rows] / (self.num_gpus[rows] * rates))
+        return queue_s * ALIKE
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,13 @@ class CrossingDelay:
         crossings = (self.num_groups - 1) * np.asarray(num_passes) + np.where(self.looped, num_ways_home, 0.0)
         return np.where(self.num_replicas > 0, crossings * self.messages.each_s(self.num_replicas), 0.0)
 
-    def queued_s(self, num_messages: IntArray) -> FloatArray:
-        """Of so many messages in the slowest queue of any replica; zero where no replica crosses."""
+    def queued_s(self, num_messages: IntArray, beyond_s: FloatArray) -> FloatArray:
+        """Of so many messages in the slowest queue of any replica; zero where no replica crosses.
+
+        No more than `beyond_s` where it may be less than what it is.
+        """
         if self.messages is None:
             return np.zeros(len(self.num_replicas))
-        queued_s = num_messages * self.messages.queue_s(self.num_hops) + self.messages.latency_s
+        each_s = np.where(self.num_replicas > 0, (beyond_s - self.messages.latency_s) / num_messages, np.inf)
+        queued_s = num_messages * self.messages.queue_s(self.num_hops, each_s) + self.messages.latency_s
         return np.where(self.num_replicas > 0, queued_s, 0.0)

@@ -257,7 +257,7 @@ def _crossing(first: Configuration, case: CutCase, hop_s: float) -> PipelineCros
         plain_s=max(messages.latency_s + float(messages.transfer_s[rows].min()), hop_s),
         after_s=messages.latency_s,
         all_s=float(all_bytes[rows].min()) / messages.link_bytes_per_s,
-        queue_s=float(messages.queue_s(delay.num_hops)[rows].min()),
+        queue_s=float(messages.queue_s(delay.num_hops, np.where(rows, 0.0, np.inf))[rows].min()),
         most_ranks=None if most is None else tuple(most[rows].max(axis=0).tolist()),
     )
 

@@ -221,7 +221,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
 
     def pipeline_s(delay: CrossingDelay) -> FloatArray:
         longest = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
-        queued_s = delay.queued_s(columns.num_microbatches * columns.vpp) + around_s
+        queued_s = delay.queued_s(columns.num_microbatches * columns.vpp, longest - around_s) + around_s
         return np.asarray(np.maximum(longest, np.where(delay.num_replicas > 0, queued_s, 0.0)))
 
     ways_s = _ways(prices, shares, memory, tail) if with_ways else None

@@ -116,3 +116,4 @@ def test_some_hop_meets_as_many_connections_as_its_bound_says(num_hops: int, num
     found = bound.queue_bytes_per_s(num_hops, gpus)
     assert fastest <= found * (1 + 1e-9)
     assert found < 1.1 * fastest
+    assert bound.least_queue_bytes_per_s(np.array([num_hops]), np.array([gpus]))[0] <= found * (1 + 1e-9)

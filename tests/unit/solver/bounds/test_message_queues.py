@@ -11,9 +11,13 @@ import pytest
 
 from models.schedule import Layout, PipelineHop, PipelineProblem, PipelineRank, PipelineStage
 from solver.arrays import FloatArray
+from solver.bounds.connections import MessageLoss
+from solver.bounds.crossing_messages import CrossingDelay, CrossingMessages
+from solver.bounds.cuts import cuts
 from solver.bounds.message_queues import MessageQueues
 from solver.evaluation.scheduling import Timing, portfolio_timing
 from solver.pipeline.problem import shape_of
+from tests.build_job import context_of, job
 
 HOP_S, CARDS_S, OVERLAP_S = 0.1, 3.0, 0.2
 LAYOUTS: list[tuple[Layout, int, int]] = [
@@ -97,3 +101,22 @@ def test_slower_messages_are_waited_for() -> None:
     assert ends[1] - ends[0] == pytest.approx(2 * 6 * 1.0)  # both chunks of all micro-batches
     twice = replace(queued, cards_s=2.0 * queued.cards_s)
     assert twice.least_s(1.0, 0.0) - ends[0] == pytest.approx(2 * 10.0)  # both exchanges of a rank wait
+
+
+def test_queues_that_cannot_bound_a_row_alone_are_left_out() -> None:
+    """The larger of a queue and what else bounds a row is the same, however few of the queues are worked out."""
+    cut = next(iter(cuts(context_of(job(link={"planes": 8, "load_balancing": ["ecmp"]})))))
+    assert cut.limits.shared is not None
+    random, num_rows = np.random.default_rng(7), 400
+    gpus, num_hops = random.integers(1, 33, num_rows), random.integers(1, 40, num_rows)
+    size = random.uniform(1e6, 1e9, num_rows)
+    ones, none = np.ones(num_rows, dtype=np.int64), MessageLoss(0.0, 0.0, 4096, False, 1, 1)
+    alone_s = size / (gpus * cut.limits.message_bytes_per_s)
+    messages = CrossingMessages(size, gpus, alone_s, 1e-3, none, 1e12, cut.limits.shared, ones)
+    delay = CrossingDelay(ones, ones > 1, num_hops, messages=messages)
+    found = delay.queued_s(8 * ones, np.zeros(num_rows))
+    assert (found > 8 * alone_s + 1e-3).any()
+    beyond_s = found * random.uniform(0.3, 1.5, num_rows)
+    some = delay.queued_s(8 * ones, beyond_s)
+    assert (some < found).any()
+    np.testing.assert_array_equal(np.maximum(some, beyond_s), np.maximum(found, beyond_s))

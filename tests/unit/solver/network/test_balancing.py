@@ -7,6 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.network import balancing
 
@@ -86,3 +88,10 @@ def test_the_series_of_many_flows_gives_what_a_transform_does(num_flows, num_pla
 def test_any_number_of_flows_on_many_planes_has_an_answer(num_planes):
     slowdowns = [balancing.collision_slowdown(1 << power, num_planes) for power in range(24)]
     assert all(fuller <= emptier * (1 + 1e-4) for emptier, fuller in itertools.pairwise(slowdowns))
+
+
+@given(st.integers(0, 3000), st.integers(1, 400))
+def test_the_quick_limit_is_not_exceeded(num_flows, num_planes):
+    most = balancing.max_load_at_most(np.array([num_flows]), np.array([num_planes]))[0]
+    assert balancing.expected_max_load(num_flows, num_planes) <= most * (1 + 1e-9)
+    assert most <= num_flows
