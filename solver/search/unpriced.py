@@ -100,11 +100,12 @@ class Unpriced:
         """Of at most so many shapes that may be better and have no bound yet, the least first, one row; none where
         shapes are hardly fewer than configurations."""
         waiting = self.rows[self._value[self.rows] < cutoff]
-        waiting = waiting[~self._has_bound[self._shape_of[waiting]]]
-        _, first = np.unique(self._shape_of[waiting], return_index=True)
-        if len(waiting) < self._params.least_alike * len(first):
-            return first[:0]
-        rows = waiting[first]
+        waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
+        first = np.full(len(self._has_bound), -1)
+        first[self._shape_of[waiting]] = waiting  # of those of a shape the last one stays
+        rows = first[first >= 0]
+        if len(waiting) < self._params.least_alike * len(rows):
+            return rows[:0]
         return rows[least_places(self._value[rows], most)]
 
     def raise_shapes(self, rows: IntArray, seconds: FloatArray) -> None:
