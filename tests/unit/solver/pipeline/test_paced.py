@@ -121,6 +121,9 @@ def test_groups_are_equal_and_no_larger_than_asked_for() -> None:
     for release, interval in zip(releases(shape, 1.0), INTERVALS, strict=True):
         steps = np.diff(release)
         assert np.all(steps > 0)
+        if interval.inside == interval.between:  # an even pace has no groups
+            assert steps == pytest.approx(interval.inside)
+            continue
         begins = np.flatnonzero(~np.isclose(steps, interval.inside)) + 1
         sizes = np.diff([0, *begins, 10])
         assert sizes.max() - sizes.min() <= 1
