@@ -102,7 +102,7 @@ class Unpriced:
         waiting = self.rows[self._value[self.rows] < cutoff]
         waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
         first = np.full(len(self._has_bound), -1)
-        first[self._shape_of[waiting]] = waiting  # of those of a shape the last one stays
+        first[self._shape_of[waiting]] = waiting  # of those of a shape the last one remains
         rows = first[first >= 0]
         if len(waiting) < self._params.least_alike * len(rows):
             return rows[:0]
