@@ -14,7 +14,6 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import Layout, PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 from solver.clock import WorkClock
-from solver.compiled import load_compiler
 from solver.pipeline.solve import finish, search_pipeline
 from solver.planner import plan
 
@@ -22,14 +21,12 @@ PATIENCE_S = 600.0  # of the clock: compiling must not end a piece
 WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
 REFINING_S = 5.0  # counted, of a plan that goes on to every kind of bound
 DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "sharding": ["zero1"]}
-BY_TYPE = {**DEGREES, "layer_split": ["by_gpu_type"]}
 FIRST_PLAN = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
 REFINED = {**FIRST_PLAN, "time_limit_s": REFINING_S, "relative_gap": 0.01}
 
 
 def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan examples up to their first judged plans and one beyond."""
-    load_compiler()
     slow_links = _pipeline(6, layout="loop", transfer_s=2.0)
     for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v"), slow_links):
         finish(search_pipeline(small, clock=WorkClock(clock, PATIENCE_S)))
@@ -38,14 +35,11 @@ def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
 
 
 def _requests() -> Iterator[PlanRequest]:
-    """One fleet of a kind, two kinds of GPUs, and layers of different costs on them."""
+    """GPUs of one kind, up to the first plan; two kinds under layers of different costs, on to the bounds after it."""
     alike, mixed = (named_entry("examples", name) for name in ("llama-405b-two-buildings", "llama-70b-mixed-gpus"))
     uneven = {**mixed, "workload": {**mixed["workload"], "architecture": "deepseek-v3"}}
-    for example, allowed, options in (
-        (alike, {**DEGREES, "dp": [256]}, FIRST_PLAN),
-        (mixed, {**BY_TYPE, "dp": [64]}, FIRST_PLAN),
-        (uneven, {**BY_TYPE, "dp": [8], "ep": [8, 16, 32]}, REFINED),
-    ):
+    by_type = {**DEGREES, "dp": [8], "ep": [8, 16, 32], "layer_split": ["by_gpu_type"]}
+    for example, allowed, options in ((alike, {**DEGREES, "dp": [256]}, FIRST_PLAN), (uneven, by_type, REFINED)):
         yield PlanRequest.model_validate({**example, "constraints": {"allowed": allowed}, "options": options})
 
 

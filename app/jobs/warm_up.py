@@ -19,8 +19,8 @@ from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
 
 LOG = logging.getLogger("isthmus.warm_up")
-LIMIT_S = 900.0  # four minutes of a core; a busy or small machine takes longer
-NOTICE = "compiling what is compiled once on a machine: about four minutes"
+LIMIT_S = 900.0  # three minutes of a core; a busy or small machine takes longer
+NOTICE = "compiling what is compiled once on a machine: about three minutes"
 
 
 def compile_once(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:

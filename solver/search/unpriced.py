@@ -101,9 +101,7 @@ class Unpriced:
         shapes are hardly fewer than configurations."""
         waiting = self.rows[self._value[self.rows] < cutoff]
         waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
-        first = np.full(len(self._has_bound), -1)
-        first[self._shape_of[waiting]] = waiting  # of those of a shape the last one remains
-        rows = first[first >= 0]
+        rows = waiting[distinct_rows(self._shape_of[waiting])[0]]  # the last of each shape, so the first that waits
         if len(waiting) < self._params.least_alike * len(rows):
             return rows[:0]
         return rows[least_places(self._value[rows], most)]

@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-NEVER_CALLED = """
+KERNELS = """
 import sys
+import solver.loaded
 from numba.core.dispatcher import Dispatcher
 from solver.warm_up import warm_up
 
+def all_kernels():
+    modules = [module for name, module in sys.modules.items() if name.startswith("solver.")]
+    return {id(one): one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
+
 warm_up()
-modules = [module for name, module in sys.modules.items() if name.startswith("solver.")]
-kernels = {id(one): one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
+"""
+NEVER_CALLED = """
+kernels = all_kernels()
 within = {id(one.py_func.__globals__.get(name)) for one in kernels.values() for name in one.py_func.__code__.co_names}
 within &= kernels.keys()
 assert 0 < len(within) < len(kernels)
@@ -24,21 +30,16 @@ entries = [one for key, one in kernels.items() if key not in within]
 print(*sorted(f"{one.py_func.__module__}.{one.py_func.__name__}" for one in entries if not one.signatures), sep="\\n")
 """
 LISTING = """
-import sys
-from numba.core.dispatcher import Dispatcher
 from benchmarks.pipeline_cases import random_case, random_loop_case, random_v_case
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 from solver.pipeline.solve import solve_pipeline
 from solver.planner import plan
-from solver.warm_up import warm_up
 
 def compiled():
-    modules = [module for name, module in sys.modules.items() if name.startswith("solver.")]
-    values = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    values = all_kernels().values()
     return {f"{one.py_func.__module__}.{one.py_func.__name__}{types}" for one in values for types in one.signatures}
 
-warm_up()
 before = compiled()
 assert before
 for ranks, microbatches in ((8, 16), (4, 48)):
@@ -62,6 +63,8 @@ def test_nothing_is_left_to_compile_after_the_warm_up() -> None:
 
 
 def _printed(program: str) -> list[str]:
-    done = subprocess.run((sys.executable, "-c", program), cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        (sys.executable, "-c", KERNELS + program), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split()
