@@ -44,7 +44,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 	$(BIN)/isthmus serve
 
 test: $(INSTALLED) ## what CI runs: style, types, import contracts, every test that is not slow
-	$(MAKE) --jobs=2 checks # what is compiled once takes one core for three minutes, the checks the other
+	$(MAKE) --jobs=2 checks # while it is compiled, the checks run beside it
 	$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow" --ignore=tests/architecture
 
 checks: $(STAMP) lint type arch

@@ -129,7 +129,7 @@ BOUNDING: dict[str, Patches] = {
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
     "placements: ranks in their order": {"solver.search.tasks.placements": _out_of_order},
     "placements: partitions of the least bounds": {"solver.search.tasks.best_partitioned": _answering(())},
-    "placements: loops rotated": {"solver.search.tasks.rotated": _answering(())},
+    "placements: types reordered": {"solver.search.tasks.reordered": _answering(())},
     "improvement of a good plan": {
         "solver.search.tasks.improve": _answering(()),
         "solver.search.tasks.improved_schedules": _answering(()),

@@ -7,7 +7,7 @@ import numpy as np
 from solver.arrays import FloatArray
 from solver.network.topology import Topology
 from solver.transport.path_flow import Commodities
-from solver.transport.paths import least_paths
+from solver.transport.paths import least_paths, link_graph
 from solver.transport.routing import SplitK, fullest_edge_s
 
 NUM_SPLIT_PATHS = 4  # of the rival that splits evenly over disjoint paths; set by hand
@@ -22,10 +22,10 @@ def equal_split(commodities: Commodities) -> SplitK:
 
 def disjoint_paths(topology: Topology, source: int, target: int, *, num_paths: int) -> list[tuple[int, ...]]:
     """Up to `num_paths` paths that share no edge, by rising latency."""
-    weight = topology.latency_s.copy()
+    graph, weight = link_graph(topology), topology.latency_s.copy()
     found: list[tuple[int, ...]] = []
     while len(found) < num_paths:
-        paths = least_paths(topology, weight, (source,))
+        paths = least_paths(graph, weight, (source,))
         if not np.isfinite(paths.length(source, target)):
             break
         found.append(paths.between(source, target))

@@ -238,11 +238,6 @@ def _schedule(task: Task, channel: Channel) -> bytes:
     return answer.model_dump_json().encode()
 
 
-def _warm_up(task: Task, _channel: Channel) -> bytes:
-    load(task.function)()
-    return b"null"
-
-
 TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "plan": _plan,
     "ask": _ask,
@@ -251,5 +246,4 @@ TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "time": _time,
     "compute": _compute,
     "schedule": _schedule,
-    "warm_up": _warm_up,
 }

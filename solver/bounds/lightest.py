@@ -13,6 +13,12 @@ from solver.cost.stage import StageCost
 
 Seconds = Callable[[StageCost], FloatArray]  # of what a stage costs
 total_s: Seconds = operator.attrgetter("total_s")
+forward: Seconds = operator.attrgetter("forward_s")
+
+
+def backward(cost: StageCost) -> FloatArray:
+    """Both gradients of a micro-batch (s)."""
+    return cost.input_grad_s + cost.weight_grad_s
 
 
 def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
@@ -40,8 +46,13 @@ def before_exchange_s(price: StageCosts, shares: Shares, ends: Sequence[StageCos
     """
     if not ends:
         return _lightest_stage_s(price, shares, total_s)
-    forward_s = _least_of_ranks(price, shares, ends, lambda cost: cost.forward_s)
-    return forward_s + _lightest_stage_s(price, shares, lambda cost: cost.input_grad_s + cost.weight_grad_s)
+    forward_s = _least_of_ranks(price, shares, ends, forward)
+    return forward_s + _lightest_stage_s(price, shares, backward)
+
+
+def beside_messages_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """Work of a replica before its first message between stages and after its last: a stage forwards, one backwards."""
+    return _lightest_stage_s(price, shares, forward) + _lightest_stage_s(price, shares, backward)
 
 
 def _lightest_stage_s(price: StageCosts, shares: Shares, of: Seconds) -> FloatArray:

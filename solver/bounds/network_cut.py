@@ -21,7 +21,7 @@ from solver.bounds.crossing_messages import CrossingDelay, CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
 from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, UnknownShares, least_parameters
 from solver.bounds.leaving_messages import LeavingMessages, or_unlinked
-from solver.bounds.lightest import before_exchange_s, lightest_rank_s
+from solver.bounds.lightest import before_exchange_s, beside_messages_s, lightest_rank_s
 from solver.bounds.ring_connections import least_fill
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import LOOP_FAMILY
@@ -85,10 +85,9 @@ def distance_cases(
     found = cuts(context)
     if not found:
         return
-    unknown = ranks if isinstance(ranks, UnknownShares) else None
-    ends = () if isinstance(ranks, UnknownShares) else ranks
+    unknown, ends = (ranks, ()) if isinstance(ranks, UnknownShares) else (None, ranks)
     begin = np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0)
-    inside = _Inside.of(price, shares, overlap_s, ends)
+    inside, beside_s = _Inside.of(price, shares, overlap_s, ends), beside_messages_s(price, shares)
     looped = shares.family == LOOP_FAMILY
     first = row_of = np.arange(len(columns))
     together = replicas_together(columns)
@@ -117,6 +116,7 @@ def distance_cases(
             exchanged=exchanged,
             link=link,
             messages=CrossingMessages.of(cut, columns, each_bytes),
+            beside_s=beside_s + cut.nearest_s,
             leaving=LeavingMessages(some, looped[first], held, cut.rate_g),
             row_of=row_of,
             num_groups_r=fewest,
@@ -131,7 +131,8 @@ def distance_cases(
 class _Cases:
     """What the cases of a cut have in common. `leaving` has rows that differ in what leaves groups, `row_of` the one
     among them of every row. An exchange between groups has a part in `num_groups_r` of them at least, and `senders`
-    connections at most. Of what takes longer than `within_s` (seconds) nothing more matters.
+    connections at most. Before its first message and after its last a replica has work for `beside_s` (seconds).
+    Of what takes longer than `within_s` (seconds) nothing more matters.
     """
 
     cut: NetworkCut
@@ -140,6 +141,7 @@ class _Cases:
     exchanged: GradientExchange
     link: ExchangeLink
     messages: CrossingMessages
+    beside_s: FloatArray
     leaving: LeavingMessages
     row_of: IntArray
     num_groups_r: IntArray
@@ -193,9 +195,10 @@ class _Cases:
         spanning = columns.pp > retained
         queue_s = self._sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
         link = self._fewer_connections(fewest) if num_groups == 1 and jointly else self.link
+        messages_s = np.maximum(self._sent_bytes * leaving.by_rate, queue_s) + self.beside_s
         parts = [
             np.where(spanning, self._exchanges_s(retained, link), 0.0),
-            np.maximum(self._sent_bytes * leaving.by_rate, np.where(leaving.by_rate > 0, queue_s, 0.0)),
+            np.where(leaving.by_rate > 0, messages_s, 0.0),
             self._all_bytes_s(num_groups, fewest, retained, self._sent_bytes * leaving.in_all),
         ]
         if self.cut.of_places:

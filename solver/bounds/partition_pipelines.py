@@ -84,8 +84,7 @@ def _searched(
     limit_s = least_time_s(problem, low_s, high_s)
     if limit_s >= high_s:
         return high_s, ()
-    pipelines = PartitionPipelines(context, configurations, gpus, TypeHops.of(context, configurations))
-    bounds = _PipelineBounds(pipelines, high_s, clock)
+    bounds = _PipelineBounds(PartitionPipelines.of(context, configurations, gpus), high_s, clock)
     bound_s = _least_of_all(problem, bounds, limit_s)
     return bound_s, bounds.best()
 
@@ -174,6 +173,15 @@ class PartitionPipelines:
     configurations: Sequence[Configuration]
     gpus: Sequence[Kind]
     hops: TypeHops
+
+    @classmethod
+    def of(
+        cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
+    ) -> PartitionPipelines:
+        """Of configurations that are alike, on all GPU types of the cluster."""
+        if gpus is None:
+            gpus = kinds_of(context, [columns_of(one) for one in configurations])
+        return cls(context, configurations, gpus, TypeHops.of(context, configurations))
 
     def bound_s(self, partition: Partition, enough_s: float) -> float:
         """No plan with this partition takes less (seconds); infinite where memory holds no micro-batch.

@@ -163,7 +163,8 @@ def slowest_alone(
     job: Job, stack: StackProfile, columns: Columns, gpu_types: Sequence[tuple[GpuType, Fabric]]
 ) -> tuple[GpuType, Fabric]:
     """The GPU type on which alone the first configuration would take longest."""
-    return max(gpu_types, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
+    distinct = dict.fromkeys(gpu_types)  # a plan has hundreds of pools and few types
+    return max(distinct, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
 
 
 def probability_faster(one: Prediction, other_s: float, other_errors: Sequence[float]) -> float:

@@ -1,11 +1,11 @@
-"""Placements of configurations that share out layers by GPU type: which ranks are on which type, where, and how long.
+"""Placements by GPU type: which ranks are on which type, and how many layers they have where these are shared out.
 
 Sharing out layers is `solver/configurations/by_type.py`, the patterns are `solver/placement/strategies.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
@@ -28,6 +28,7 @@ TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_who
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
 MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where that spares the slowest rank
+IN_FLIGHT_PER_RANK = 2  # micro-batches that a first rank may hold beside each rank: more hide no more of a way
 MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
@@ -63,6 +64,37 @@ def typed_placements(
         yield Candidate(own, pooled(context, own, routes))
 
 
+def memory_first_placements(context: Context, configuration: Configuration) -> Iterator[Candidate]:
+    """Candidates with even layers whose first ranks, which hold activations longest, are on types with more memory.
+
+    None where every type has memory enough for them, and for a V, whose ranks hold theirs equally long.
+    """
+    costs = type_costs(context, configuration)
+    if configuration.family == "v" or not _memory_binds(configuration, costs, context.job.num_layers):
+        return
+    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    for problem in by_island(context, whole):
+        orders = [
+            segments
+            for in_regions in (False, True)
+            for segments in _segment_orders(context, problem, costs, in_regions=in_regions, keys=(_most_memory,))
+        ]
+        for routes in dict.fromkeys(_along(problem, segments) for segments in orders):
+            if routes is not None:
+                yield Candidate(configuration, pooled(context, configuration, routes))
+
+
+def _memory_binds(configuration: Configuration, costs: dict[str, TypeCost], num_layers: int) -> bool:
+    """Whether the first rank has other memory on some types, and on the least twice as many micro-batches as there are
+    ranks, or all of them, do not fit.
+    """
+    degrees, layers = configuration.degrees, num_layers / configuration.degrees.pp
+    least, most = (pick(costs.values(), key=lambda one: one.capacity_bytes) for pick in (min, max))
+    free_bytes = least.capacity_bytes - layers * least.layer_bytes - least.first_bytes
+    in_flight = min(configuration.num_microbatches, IN_FLIGHT_PER_RANK * degrees.pp)
+    return least.capacity_bytes < most.capacity_bytes and in_flight * layers * least.held_bytes > free_bytes
+
+
 def best_partitioned(
     context: Context, configuration: Configuration, cutoff_s: float, clock: Clock
 ) -> Iterator[Candidate]:
@@ -87,29 +119,13 @@ def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iter
             yield Candidate(configuration, pooled(context, configuration, routes))
 
 
-def may_rotate(candidate: Candidate) -> bool:
-    """Whether `rotated` has anything to move: a loop of ranks that share out layers by GPU type."""
-    configuration = candidate.configuration
-    return configuration.layer_split == "by_gpu_type" and configuration.family == "loop"
-
-
-def rotated(context: Context, candidate: Candidate) -> Iterator[Candidate]:
-    """A loop with its GPU types moved on by 1, 2 ... ranks: each pass crosses between types as often as before.
-
-    The ends of the model, which have more to do, come to lie on other types, and so do the ranks that fill first.
-    """
-    configuration = candidate.configuration
-    types = [context.pools[pool].gpu.name for pool in candidate.routes[0].pools]
-    costs, seen = type_costs(context, configuration), [types]
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
-    for first in range(1, len(types)):
-        moved = types[first:] + types[:first]
-        if moved in seen:
-            continue
-        seen.append(moved)
-        shares = next(layer_shares(configuration, [costs[gpu] for gpu in moved], context.job.num_layers), None)
-        if shares is not None:
-            yield from _whole_ranks(context, configuration, whole, moved, shares.layers_per_stage)
+def ranks_by_type(context: Context, candidate: Candidate) -> bool:
+    """Whether every rank is on one GPU type in all replicas, and not all ranks on the same or layers shared out so."""
+    if candidate.configuration.layer_split == "by_gpu_type":
+        return True
+    pools_r = zip(*(route.pools for route in candidate.routes), strict=True)
+    ranks = [{context.pools[pool].gpu.name for pool in pools} for pools in pools_r]
+    return all(len(names) == 1 for names in ranks) and len(set().union(*ranks)) > 1
 
 
 def _whole_ranks(
@@ -201,23 +217,35 @@ def _on_types(context: Context, problem: PlacementProblem, types: list[str]) -> 
     return replace(problem, allowed_pu=allowed)
 
 
+def _fastest(cost: TypeCost) -> float:
+    return cost.layer_s
+
+
+def _slowest(cost: TypeCost) -> float:
+    return -cost.layer_s
+
+
+def _most_memory(cost: TypeCost) -> float:
+    return -cost.capacity_bytes
+
+
 def _segment_orders(
-    context: Context, problem: PlacementProblem, costs: dict[str, TypeCost], *, in_regions: bool
+    context: Context,
+    problem: PlacementProblem,
+    costs: dict[str, TypeCost],
+    *,
+    in_regions: bool,
+    keys: tuple[Callable[[TypeCost], float], ...] = (_fastest, _slowest, _most_memory),
 ) -> list[Segments]:
-    """GPU types one after another, region by region where asked: fast, slow, or with most memory first."""
+    """GPU types one after another, region by region where asked, in the order of each key."""
     segments = _filled(problem, _segments(context, in_regions=in_regions), costs)
     if not segments:
         return []
     held: dict[int, int] = {}
     for one in segments:
         held[one.region] = held.get(one.region, 0) + one.num_ranks
-    keys: tuple[dict[str, float], ...] = (
-        {gpu: cost.layer_s for gpu, cost in costs.items()},
-        {gpu: -cost.layer_s for gpu, cost in costs.items()},
-        {gpu: -cost.capacity_bytes for gpu, cost in costs.items()},
-    )
     sequences = [
-        sorted(segments, key=lambda one: (-held[one.region], one.region, key[one.gpu], one.gpu)) for key in keys
+        sorted(segments, key=lambda one: (-held[one.region], one.region, key(costs[one.gpu]), one.gpu)) for key in keys
     ]
     return list(dict.fromkeys(map(tuple, sequences)))
 

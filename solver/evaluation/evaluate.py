@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 import numpy as np
 
@@ -25,8 +26,8 @@ from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders
-from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
+from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders, rough_time_s
+from solver.evaluation.ways import TimedWay, Way, better_way, takes
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
@@ -45,6 +46,8 @@ from solver.transport.prices import Traffic
 from solver.transport.time_division import TimeDivision, time_divided
 
 SAME_LOAD = 1.0 - 1e-9  # sums of floats that are equal but for rounding
+MOST_BOUNDED = 4  # routes of an evaluation: one of those that end last has the highest bound, or nearly
+MOST_COMPARED = 8  # routes of a candidate that may take too long: those with most to do
 SeenExchange = tuple[float, str | None]  # seconds of a stage's exchange for the scheduler, and the link that it takes
 
 
@@ -106,8 +109,11 @@ class Evaluation:
 
     @property
     def pipeline_bound_s(self) -> float:
-        """No order of any of its pipelines ends earlier."""
-        return max(lower_bound(problem) for problem in set(self.problems))
+        """No order of those of its pipelines that end last ends earlier."""
+        ends_s: dict[PipelineProblem, float] = {}
+        for problem, timed in zip(self.problems, self.timed, strict=True):
+            ends_s[problem] = max(timed.end_s, ends_s.get(problem, 0.0))
+        return max(lower_bound(problem) for problem in nlargest(MOST_BOUNDED, ends_s, key=ends_s.__getitem__))
 
     @property
     def iteration_s(self) -> float:
@@ -205,7 +211,7 @@ def _evaluate(
         shifted = time_divided(messages, route, delays)
         ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    if _takes(cutoff_s - update, set(ways), costs):
+    if _takes(cutoff_s - update, list(dict.fromkeys(ways)), costs):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = divided or (None,) * len(ways)
@@ -228,14 +234,18 @@ def _evaluate(
     return again if again is not None and again.iteration_s < plain.iteration_s else plain
 
 
-def _takes(limit_s: float, ways: set[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
-    """Whether exchanges alone, or the pipeline of some way, take so long; in time slots exchanges may take less."""
+def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
+    """Whether exchanges alone, or the pipeline of a way with most to do, take so long.
+
+    In time slots exchanges may take less.
+    """
     if limit_s == float("inf"):
         return False
     at_once = all(shifted is None for _, shifted in ways)
     if at_once and _links_s(costs) >= limit_s:
         return True
-    return any(least_end_s(*both, _bound_s) >= limit_s for both in ways)
+    longest = nlargest(MOST_COMPARED, ways, key=lambda both: rough_time_s(both[0].problem))
+    return any(takes(limit_s, *both, _bound_s) for both in longest)
 
 
 def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from solver.clock import Clock
 from solver.configurations.enumerate import optimizer_copies
 from solver.context import Context
-from solver.evaluation.by_type import priced_again
+from solver.evaluation.by_type import priced_again, ranks_by_type
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import prices_of
 from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_alike
 from solver.evaluation.places import placements
-from solver.evaluation.scheduling import Schedulers
+from solver.evaluation.scheduling import MANY_PROBLEMS, Schedulers
 from solver.placement.problem import Prices
 
 
@@ -41,16 +42,34 @@ def improved_schedules(
     context: Context, found: Evaluation, schedulers: Schedulers, until_s: float
 ) -> Iterator[Evaluation]:
     """The same placement with thorough schedules, each from what is known, with its share of the time until then."""
-    share = max(until_s - schedulers.clock(), 0.0) / max(len(set(found.problems)), 1)
+    shares = _TimeShares(schedulers.clock, until_s, len(set(found.problems)))
     better = evaluate_alike(
         context,
         found.candidate,
-        lambda problem: schedulers.thorough(problem, share, found.timings),
+        lambda problem: schedulers.thorough(problem, shares.next_s(), found.timings),
         found.paths,
         found.time_divided,
     )
     if better is not None:
         yield better
+
+
+@dataclass
+class _TimeShares:
+    """Seconds for one schedule after another: equal shares of few, and of many, most of which take over an order of
+    those before them, half of what is left each.
+    """
+
+    clock: Clock
+    until_s: float
+    num_left: int
+
+    def next_s(self) -> float:
+        """Of the next schedule."""
+        left_s = max(self.until_s - self.clock(), 0.0)
+        share_s = left_s / (self.num_left if self.num_left <= MANY_PROBLEMS else 2)
+        self.num_left = max(self.num_left - 1, 1)
+        return share_s
 
 
 def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]:
@@ -67,6 +86,6 @@ def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]
 
 
 def _priced(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:
-    if candidate.configuration.layer_split == "by_gpu_type":
+    if ranks_by_type(context, candidate):
         return priced_again(context, candidate, prices)
     return placements(context, candidate.configuration, ("priced",), prices)

@@ -17,6 +17,7 @@ from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
+from solver.pipeline.generators import paced
 from solver.pipeline.portfolio import TOLERANCE, OrderCandidate, best_of, candidates
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.pipeline.simulate import PipelineReplay, channel_messages, replay_complete, replay_shape
@@ -72,7 +73,7 @@ def reusing_orders(scheduler: Scheduler, problems: Sequence[PipelineProblem]) ->
     others take over an order that ends no later.
     """
     known: dict[PipelineProblem, Timing | None] = {}
-    distinct = sorted(dict.fromkeys(problems), key=_least_s, reverse=True)
+    distinct = sorted(dict.fromkeys(problems), key=rough_time_s, reverse=True)
     orders = _Orders() if len(distinct) > MANY_PROBLEMS else None
 
     def ask(problem: PipelineProblem) -> Timing | None:
@@ -85,13 +86,15 @@ def reusing_orders(scheduler: Scheduler, problems: Sequence[PipelineProblem]) ->
     return ask
 
 
-def _least_s(problem: PipelineProblem) -> float:
-    """About the seconds of a problem: one micro-batch all the way there and back, the others on the busiest rank."""
-    work_r = [0.0] * len(problem.ranks)
+def rough_time_s(problem: PipelineProblem) -> float:
+    """About the seconds of a problem: one micro-batch there and back, the others on the busiest rank or link."""
+    work_r, taken_s = [0.0] * len(problem.ranks), dict[str, float]()
     for rank, stage in zip(problem.placement, problem.stages, strict=True):
         work_r[rank] += stage.forward_s + stage.input_grad_s + stage.weight_grad_s
+    for hop in problem.hops:
+        taken_s[hop.link_name] = taken_s.get(hop.link_name, 0.0) + hop.occupancy_s
     way_s = sum(2.0 * (hop.latency_s + hop.occupancy_s) for hop in problem.hops)
-    return sum(work_r) + way_s + (problem.num_microbatches - 1) * max(work_r)
+    return sum(work_r) + way_s + (problem.num_microbatches - 1) * max([*work_r, *taken_s.values()])
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,8 @@ class Schedulers:
         """The best of a few generators; every problem is timed once."""
         if problem not in self._known:
             names = self._allowed(ONE_WAY if problem.layout == "one_way" else CHUNKED)
-            charge(self.clock, len(names) * problem.num_operations * WORK_PER_OPERATION_S)
+            num_orders = len(names) + (paced.num_orders(shape_of(problem)) if "paced" in names else 0)
+            charge(self.clock, num_orders * problem.num_operations * WORK_PER_OPERATION_S)
             self._known[problem] = portfolio_timing(problem, names, stopped=self._late)
         return self._known[problem]
 

@@ -90,7 +90,8 @@ def _same_order(timing: Timing, way: Way) -> Timing:
 Bound = Callable[[PipelineProblem], float]
 
 
-def least_end_s(at_once: Way, in_time_slots: Way | None, bound_s: Bound) -> float:
-    """A bound on the end of both ways."""
-    plain_s = bound_s(at_once.problem)
-    return plain_s if in_time_slots is None else min(plain_s, bound_s(in_time_slots.problem) + in_time_slots.stagger_s)
+def takes(limit_s: float, at_once: Way, in_time_slots: Way | None, bound_s: Bound) -> bool:
+    """Whether a bound says of both ways that they end at a limit or later."""
+    if bound_s(at_once.problem) < limit_s:
+        return False
+    return in_time_slots is None or bound_s(in_time_slots.problem) + in_time_slots.stagger_s >= limit_s

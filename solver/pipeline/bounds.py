@@ -10,14 +10,13 @@ Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from models.schedule import PipelineProblem
-from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
-from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits, least_end_s, rank_holds, waits_for_memory
+from solver.pipeline.bounds_kernel import busy_rank, full_rank, heads, one_machine, tails_after
+from solver.pipeline.memory_kernel import MemoryWaits, least_end_s, rank_holds, waits_for_memory
 from solver.pipeline.problem import NO_CHANNEL, Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 from solver.pipeline.sums_kernel import forwards_fed
@@ -65,12 +64,12 @@ def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     tail = tails_after(columns, waits, 0, shape.sync_s)
     duration = columns.duration_ks[:, :, None]
     best = float((head + duration + tail).max())
-    best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, head, tail))
+    best = max(best, _busy_ranks(columns, head, tail), _busy_channels(shape, head, tail))
     best = max(best, _busy_exchanges(shape, head))
     for rank in range(shape.num_ranks):
         if best * SAFETY >= enough_s:
             break
-        best = max(best, _full_rank(shape, rank, head, tail), _fed_rank(shape, rank, head, tail))
+        best = max(best, full_rank(columns, rank, head, tail), _fed_rank(shape, rank, head, tail))
         best = max(best, _memory_over_time(columns, rank, (head, tail), best))
     return best * SAFETY
 
@@ -100,7 +99,7 @@ def span_bound(shape: PipelineShape) -> float:
         counted = np.where(own, shape.sync_s, -np.inf)
         tail = tails_after(columns, waits, first, counted)
         kinds = [columns.duration_ks[:, own, None] + head[:, own] + tail[:, own]]
-        known_s = max(float(np.max(kinds)), _busy_rank(shape, rank, head, tail))
+        known_s = max(float(np.max(kinds)), busy_rank(columns, rank, head, tail))
         best = max(best, known_s, _memory_over_time(columns, rank, (head, tail), known_s))
     return best * SAFETY
 
@@ -122,40 +121,8 @@ def _memory_over_time(columns: ShapeColumns, rank: int, head_and_tail: tuple[Flo
     return least_end_s(rank_holds(columns, rank, *head_and_tail), known_s)
 
 
-def _busy_ranks(shape: PipelineShape, head: Floats, tail: Floats) -> float:
-    return max(_busy_rank(shape, rank, head, tail) for rank in range(shape.num_ranks))
-
-
-def _busy_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
-    own = shape.rank_of_s == rank
-    duration = np.broadcast_to(shape.duration_ks[:, :, None], head.shape)
-    return one_machine(head[:, own].ravel(), duration[:, own].ravel(), tail[:, own].ravel())
-
-
-def _full_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
-    """A rank as one machine whose forwards wait for memory that its own backwards free; 0 where memory never fills.
-
-    The forwards, by work per byte, are pieces of length f_k; piece k begins at the first t with C + R(t) >= a_1 + ... +
-    a_(k-1) or later, with C the rank's bytes and R(t) what B and W can have freed by t. Read backwards in time, the
-    same holds for W.
-    """
-    own = shape.rank_of_s == rank
-    m, budget = shape.num_microbatches, float(shape.budget_r[rank])
-    activation, duration = np.repeat(shape.activation_s[own], m), np.repeat(shape.duration_ks[:, own], m, axis=1)
-    if activation.sum() <= budget:
-        return 0.0
-    heads_k, tails_k = (one[:, own].reshape(shape.num_kinds, -1) for one in (head, tail))
-    split = shape.num_kinds == 3
-    context = np.minimum(np.repeat(shape.context_s[own], m), activation) if split else 0.0 * activation
-    freed = [activation - context, context][: shape.num_kinds - 1]
-    jobs = [(heads_k[1], duration[1], tails_k[1])]
-    length, start = _as_memory_allows(duration[0], activation, budget, (heads_k + duration)[1:].ravel(), freed)
-    jobs.append((np.maximum(start, heads_k[0].min()), length, np.full(len(length), tails_k[0].min())))
-    if split:
-        length, end = _as_memory_allows(duration[2], context, budget, (tails_k + duration)[0], [context])
-        jobs.append((np.full(len(length), heads_k[2].min()), length, np.maximum(end, tails_k[2].min())))
-    ready, length, after = (np.concatenate(column) for column in zip(*jobs, strict=True))
-    return one_machine(ready, length, after)
+def _busy_ranks(columns: ShapeColumns, head: Floats, tail: Floats) -> float:
+    return max(busy_rank(columns, rank, head, tail) for rank in range(columns.num_ranks))
 
 
 def _fed_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
@@ -181,27 +148,6 @@ def _busiest_channel(shape: PipelineShape, beyond_s: float) -> int:
     channels = shape.activation_channel_s[used]
     taken_s = np.bincount(channels, weights=shape.transfer_s[used])
     return int(channels[np.argmax(taken_s[channels])])
-
-
-def _as_memory_allows(
-    work: Floats, held: Floats, budget: float, when: Floats, freed: Sequence[Floats]
-) -> tuple[Floats, Floats]:
-    """Pieces of work in order of work per byte, and the time from which memory allows each.
-
-    Where all that is held are multiples of the least, memory counts in these, and a piece needs one more.
-    """
-    per_byte = np.divide(work, held, out=np.full(len(work), np.inf), where=held > 0)
-    order = np.argsort(-per_byte, kind="stable")
-    before = np.cumsum(held[order]) - held[order]
-    by_time = np.argsort(when, kind="stable")
-    total = (1 + ROUNDING) * (budget + np.append(0.0, np.cumsum(np.concatenate(freed)[by_time])))
-    unit = float(held.min(where=held > 0, initial=np.inf))
-    if np.isfinite(unit):
-        units = unit * np.rint(held / unit)
-        if (np.abs(held - units) <= ROUNDING * units).all():
-            total, before = unit * np.floor(total / unit), before + unit / 2
-    at = np.minimum(np.searchsorted(total, before), len(when))
-    return work[order], np.append(0.0, when[by_time])[at]
 
 
 def _busy_channels(shape: PipelineShape, head: Floats, tail: Floats) -> float:

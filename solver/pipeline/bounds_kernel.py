@@ -1,4 +1,4 @@
-"""Compiled parts of the lower bounds: heads, tails and the preemptive one-machine bound.
+"""Compiled parts of the lower bounds: heads, tails, the preemptive one-machine bound, and ranks as such machines.
 
 Their proofs: docs/bounds.md.
 """
@@ -10,7 +10,7 @@ import heapq
 import numpy as np
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.memory_kernel import MemoryWaits
+from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits
 from solver.pipeline.problem import Floats
 from solver.pipeline.simulate_kernel import ShapeColumns
 from solver.pipeline.sums_kernel import StageSums, stage_sums
@@ -238,3 +238,86 @@ def one_machine(head: Floats, duration: Floats, tail: Floats) -> float:
             heapq.heappush(queue, (minus_tail, left - (until - now)))
             now = until
     return best
+
+
+@compiled
+def busy_rank(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> float:
+    """A rank as one machine for all its operations."""
+    columns, head, tail = uncounted((columns, head, tail))
+    stages, m, count = np.flatnonzero(columns.rank_of_s == rank), columns.num_microbatches, 0
+    jobs = np.empty((3, columns.num_kinds * len(stages) * m))
+    for kind in range(columns.num_kinds):
+        for s in stages:
+            jobs[0, count : count + m], jobs[2, count : count + m] = head[kind, s], tail[kind, s]
+            jobs[1, count : count + m] = columns.duration_ks[kind, s]
+            count += m
+    return one_machine(jobs[0], jobs[1], jobs[2])
+
+
+@compiled
+def full_rank(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> float:
+    """A rank as one machine whose forwards wait for memory that its own backwards free; 0 where memory never fills.
+
+    The forwards, by work per byte, are pieces of length f_k; piece k begins at the first t with C + R(t) >= a_1 + ... +
+    a_(k-1) or later, with C the rank's bytes and R(t) what B and W can have freed by t. Read backwards in time, the
+    same holds for W.
+    """
+    columns, head, tail = uncounted((columns, head, tail))
+    stages, m, budget = np.flatnonzero(columns.rank_of_s == rank), columns.num_microbatches, columns.budget_r[rank]
+    if columns.activation_s[stages].sum() * m <= budget:
+        return 0.0
+    n, count, last = len(stages) * m, 0, columns.num_kinds - 1
+    held, retained, by_kind = np.empty(n), np.zeros(n), np.empty((3, columns.num_kinds, n))
+    for s in stages:
+        held[count : count + m] = columns.activation_s[s]
+        if last == 2:
+            retained[count : count + m] = min(columns.context_s[s], columns.activation_s[s])
+        for kind in range(columns.num_kinds):
+            by_kind[0, kind, count : count + m], by_kind[2, kind, count : count + m] = head[kind, s], tail[kind, s]
+            by_kind[1, kind, count : count + m] = columns.duration_ks[kind, s]
+        count += m
+    jobs, freed, when = np.empty((3, columns.num_kinds * n)), np.empty(last * n), np.empty(last * n)
+    jobs[:, :n] = by_kind[:, 1]
+    freed[:n], when[:n] = held - retained, by_kind[0, 1] + by_kind[1, 1]
+    if last == 2:
+        freed[n:], when[n:] = retained, by_kind[0, 2] + by_kind[1, 2]
+    length, start = _as_memory_allows(by_kind[1, 0], held, budget, when, freed)
+    jobs[0, n : 2 * n], jobs[1, n : 2 * n] = np.maximum(start, by_kind[0, 0].min()), length
+    jobs[2, n : 2 * n] = by_kind[2, 0].min()
+    if last == 2:
+        length, end = _as_memory_allows(by_kind[1, 2], retained, budget, by_kind[2, 0] + by_kind[1, 0], retained)
+        jobs[0, 2 * n :], jobs[1, 2 * n :] = by_kind[0, 2].min(), length
+        jobs[2, 2 * n :] = np.maximum(end, by_kind[2, 2].min())
+    return one_machine(jobs[0], jobs[1], jobs[2])
+
+
+@compiled
+def _as_memory_allows(work: Floats, held: Floats, budget: float, when: Floats, freed: Floats) -> tuple[Floats, Floats]:
+    """Pieces of work in order of work per byte, and the time from which memory allows each.
+
+    Where all that is held are multiples of the least, memory counts in these, and a piece needs one more.
+    """
+    count, unit = len(work), np.inf
+    per_byte = np.full(count, -np.inf)
+    for k in range(count):
+        if held[k] > 0:
+            per_byte[k], unit = -work[k] / held[k], min(unit, held[k])
+    order, by_time = np.argsort(per_byte, kind="mergesort"), np.argsort(when, kind="mergesort")
+    in_units = unit < np.inf
+    for k in range(count if in_units else 0):
+        rounded = unit * np.rint(held[k] / unit)
+        in_units = in_units and abs(held[k] - rounded) <= ROUNDING * rounded
+    length, start = np.empty(count), np.empty(count)
+    so_far, total_freed, at = 0.0, 0.0, 0
+    for k in range(count):
+        length[k] = work[order[k]]
+        before = so_far + unit / 2 if in_units else so_far
+        while at < len(when):
+            total = (1 + ROUNDING) * (budget + total_freed)
+            if (unit * np.floor(total / unit) if in_units else total) >= before:
+                break
+            total_freed += freed[by_time[at]]
+            at += 1
+        start[k] = when[by_time[at - 1]] if at > 0 else 0.0
+        so_far += held[order[k]]
+    return length, start

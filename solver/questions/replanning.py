@@ -32,7 +32,7 @@ from solver.questions.least_moves import (
     whole_routes,
 )
 from solver.questions.move_bounds import MoveBounds
-from solver.questions.row_bounds import RowBounds
+from solver.questions.row_bounds import PRICED, RowBounds
 from solver.questions.searches import SearchRuns
 from solver.questions.slots import SlotPlacement, settled
 from solver.questions.standing import Standing, standing_of
@@ -146,14 +146,19 @@ class ReplanSearch:
     def keep_degrees(self, stopped: Callable[[], bool]) -> Iterator[ReplanSolution]:
         """Plans that keep tensor, context, expert and pipeline degrees, so that groups can stay where they are.
 
-        Replicas that stand whole come first, in any case one plan of them: it is there soonest.
+        Replicas that stand whole come first, in any case one plan of them: it is there soonest, and only the end of all
+        the time, not `stopped`, ends the search for it.
         """
         like = self.before.plan.configuration
         narrow = _with_degrees(self.request, like)
         if narrow is None or not self.context.pools:
             return
         rows = RowBounds(narrow)
-        rows.price(np.ones(len(rows), dtype=np.bool_), INFINITE, stopped)
+
+        def late() -> bool:
+            return self.stopped() or (stopped() and bool((rows.state == PRICED).any()))
+
+        rows.price(np.ones(len(rows), dtype=np.bool_), INFINITE, late)
         for routes_of in (self._whole_routes, self._least_routes):
             for row in _likeliest(rows):
                 if self.stopped() or (self._num_evaluated and stopped()):

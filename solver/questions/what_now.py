@@ -47,11 +47,12 @@ class _Learned:
 
 @dataclass
 class _Asked:
-    """One question under way."""
+    """One question under way; its first plan may take until `over`, where the time it has is a share of more."""
 
     question: WhatNow
     hooks: RunHooks
     before: ReplanCase | None
+    over: Callable[[], bool]
     replanning: ReplanSearch | None = None
     complete: bool = False
 
@@ -93,7 +94,7 @@ class _Asked:
         question, hooks = self.question, self.hooks
         after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
         if self.before is not None:
-            self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), hooks.stopped)
+            self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), self.over)
             yield
             yield from _searched(self.replanning, hooks, learned.fastest)
             yield from _proven(self.replanning, hooks, question.time_tolerance, learned)
@@ -107,7 +108,7 @@ def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: R
     Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
     """
     before = with_profile(timed_only(question.asked))
-    asked = _Asked(question, hooks, None)
+    asked = _Asked(question, hooks, None, hooks.stopped)
     asked.before = _plan_before(question, before, hooks, lambda: found(asked.answer()))
     for _ in asked.ways_on(before, _Learned()):
         found(asked.answer())
@@ -243,7 +244,8 @@ def _stated(fetch: StateDemand) -> StateMove:
 def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None], hooks: RunHooks) -> WhatIfLostAnswer:
     """Prepared answers for each loss, each with an equal part of what is left of the time.
 
-    The first has more, for a search whose plan is then tried for the others as well.
+    The first has more, for a search whose plan is then tried for the others as well. A loss that has no plan yet at the
+    end of its part goes on until it has one.
     """
     before = with_profile(timed_only(changed(question.asked, question.changes)))
     name = stack_for(before).name
@@ -269,7 +271,7 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
         limit_s = hooks.left_s * (share if known else max(share, FIRST_SHARE))
         one = WhatNow(request=before, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
-        asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan)
+        asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan, hooks.stopped)
         for _ in asked.ways_on(before, learned):
             continue
         learned.fastest = asked.fastest or learned.fastest

@@ -30,12 +30,29 @@ class Acceptance:
         self.result.kinds.add(best.context, found, value)
         self.result.promising.add(found, value)
         gain = params.search_gain if phase == "search" else params.improve_gain
-        if best.is_better(found, value, gain) and (best.plan is None or self.phases.plan_is_due()):
+        if best.is_better(found, value, gain) and self._plan_is_due:
             self._settle(gain, phase)
 
     def settle(self) -> None:
         """An evaluation that was too little better to be judged at once, or came too soon, takes its place now."""
         self._settle(self.phases.params.improve_gain, "improve")
+
+    def settle_if_due(self) -> None:
+        """The same unless a plan was judged a moment ago: what is improved next may be better."""
+        if self._plan_is_due:
+            self.settle()
+
+    @property
+    def best_known(self) -> Evaluation | None:
+        """The best evaluation, judged or not."""
+        for value, found in self.result.kinds.ranked():
+            if self.result.best.is_better(found, value, self.phases.params.improve_gain):
+                return found
+        return self.result.best.evaluation
+
+    @property
+    def _plan_is_due(self) -> bool:
+        return self.result.best.plan is None or self.phases.plan_is_due()
 
     def _settle(self, gain: float, phase: str) -> None:
         for value, found in self.result.kinds.ranked():

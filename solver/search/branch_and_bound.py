@@ -34,7 +34,7 @@ from solver.search.tasks import (
     BaselineTask,
     BreakTieTask,
     ImproveTask,
-    RotateTask,
+    ReorderTask,
     SearchTask,
     TaskContext,
 )
@@ -193,22 +193,26 @@ class Search:
         self._see_through(BaselineTask, tasks, until_s, self._out_of_time)
 
     def _improve(self, share: float) -> None:
-        """Better placements and schedules until this share of the time limit."""
-        self._halve(self.phases.deadline(share))
+        """Better placements and schedules until this share of the time limit, or later where phases before it were."""
+        least_s = (share - self.params.compare_share) * self.phases.limit_s
+        self._halve(self.phases.deadline(share), least_s)
 
-    def _halve(self, until_s: float) -> None:
+    def _halve(self, until_s: float, least_s: float = 0.0) -> None:
         """Successive halving: short schedules for many evaluations, longer ones for the best of them, then everything
         that may help for the best one (Jamieson and Talwalkar 2016).
+
+        Other orders of GPU types come first; what then is improved has so many seconds at least.
         """
-        self.acceptance.settle()
-        params = self.params
-        loops = [RotateTask(one) for one in self.result.promising.take_to_rotate(params.num_rotated)]
-        self._see_through(RotateTask, loops, until_s, partial(self._stopped, until_s))
+        self.acceptance.settle_if_due()
+        params, promising, doers = self.params, self.result.promising, self.dispatcher.num_workers + 1
+        typed = [ReorderTask(one) for one in promising.take_to_reorder(params.num_reordered * doers)]
+        self._see_through(ReorderTask, typed, until_s, partial(self._stopped, until_s))
         began_s = self.hooks.clock()
-        round_s = max(until_s - began_s, 0.0) / params.improve_rounds
-        promising, doers = self.result.promising, self.dispatcher.num_workers + 1
-        most = min(int(round_s * doers / params.least_improve_s), params.num_improved)
-        chosen = promising.take(max(most, 1))
+        until_s = max(until_s, began_s + least_s)
+        round_s = (until_s - began_s) / params.improve_rounds
+        each_s = max(params.least_improve_s, params.improve_steps * self.phases.longest_step_s)
+        most = min(int(round_s * doers / each_s), params.num_improved)
+        chosen = promising.take(max(most, doers))
         for number in range(1, params.improve_rounds + 1):
             last, ends_s = number == params.improve_rounds, min(began_s + number * round_s, until_s)
             if not last and len(chosen) <= doers:
@@ -219,12 +223,13 @@ class Search:
 
     def _improve_again(self, share: float) -> None:
         """What came up since, for a part of the time; then the best evaluation's schedules, from those that it has."""
-        now_s, until_s = self.hooks.clock(), self.phases.deadline(share)
+        now_s, until_s = self.hooks.clock(), min(self.phases.deadline(share), self.phases.last_plan_s)
         self._halve(now_s + self.params.halving_share * (until_s - now_s))
-        self.acceptance.settle()
-        if self.best.evaluation is not None:
-            again = ImproveTask(self.best.evaluation, until_s, schedules_only=True)
+        best = self.acceptance.best_known
+        if best is not None:
+            again = ImproveTask(best, until_s, schedules_only=True)
             self._see_through(ImproveTask, [again], until_s, partial(self._stopped, until_s))
+        self.acceptance.settle()
 
     def _see_through(
         self, kind: type[SearchTask], tasks: Sequence[SearchTask], until_s: float, over: Callable[[], bool]

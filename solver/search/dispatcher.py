@@ -15,14 +15,14 @@ from solver.search.tasks import (
     ImproveTask,
     PartialResult,
     RefineBoundTask,
-    RotateTask,
+    ReorderTask,
     SearchTask,
     TaskContext,
     WorkerInit,
 )
 from solver.search.worker_pool import WorkerEvent, WorkerPool
 
-URGENT = (AlternativeTask, BaselineTask, BreakTieTask, ImproveTask, RotateTask)  # what a phase waits for
+URGENT = (AlternativeTask, BaselineTask, BreakTieTask, ImproveTask, ReorderTask)  # what a phase waits for
 
 
 class Defect(RuntimeError):

@@ -85,12 +85,13 @@ class SearchParams:
         Configurations as good as the plan that are evaluated for a faster one.
     num_improved
         Placements that are improved each time at most.
-    least_improve_s
-        Seconds for each of them at least, in the first round: one less is improved instead.
+    least_improve_s, improve_steps
+        Seconds for each of them at least, in the first round, and times the longest of the last steps of the search,
+        which places and times as well: one less is improved instead.
     halving_share
         Of the time of the second improvement, for what came up since the first; the rest is the best one's.
-    num_rotated
-        Loops whose GPU types are moved along them before each improvement.
+    num_reordered
+        Placements by GPU type whose ranks are put in other orders before each improvement, for each process.
     improve_rounds, improve_narrowing
         Rounds of an improvement, which take equally long, and how many placements there are in a round for each that
         goes on to the next.
@@ -151,8 +152,9 @@ class SearchParams:
     most_tied: int = 24
     num_improved: int = 12
     least_improve_s: float = 0.5
+    improve_steps: float = 1.0
     halving_share: float = 0.6
-    num_rotated: int = 4
+    num_reordered: int = 3
     improve_rounds: int = 3
     improve_narrowing: int = 3
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from solver.search.hooks import Hooks
 from solver.search.params import DEFAULTS, SearchParams
 
+PLAN_MARGIN = 1.25  # times what the last plan took: other routes take longer
+
 
 @dataclass
 class Phases:
@@ -31,6 +33,11 @@ class Phases:
     def ends_s(self) -> float:
         """Nothing new begins after this."""
         return self.deadline(self.params.last_share)
+
+    @property
+    def last_plan_s(self) -> float:
+        """When writing out and judging another plan has to begin, if it takes a little longer than the last."""
+        return self.deadline(1.0) - PLAN_MARGIN * self.plan_s
 
     @property
     def longest_step_s(self) -> float:
@@ -59,7 +66,7 @@ class Phases:
     def plan_is_due(self) -> bool:
         """Judging another plan takes no more than its part of the time since the last one, or soon it is too late."""
         wait_s, now_s = self.plan_s / self.params.judge_share, self.hooks.clock()
-        return now_s >= self.judged_s + wait_s or now_s + wait_s >= self.ends_s
+        return now_s >= self.judged_s + wait_s or now_s + self.plan_s >= self.last_plan_s
 
     def plan_fits(self) -> bool:
         """Writing out and judging another plan would probably end within the time limit."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
-from solver.evaluation.by_type import may_rotate
 from solver.evaluation.candidate import Candidate, pipeline_shape, space_of
 from solver.evaluation.evaluate import Evaluation
+from solver.evaluation.reordering import may_reorder
 from solver.search.incumbent import Incumbent
 
 MOST_RETAINED = 64  # placements; the bounds of all of them take about half a second at most
@@ -23,8 +24,8 @@ class Promising:
     best: Incumbent
     clock: Clock
     _best: dict[Placement, tuple[float, Evaluation]] = field(default_factory=dict)
-    _begun: set[Placement] = field(default_factory=set)
-    _rotated: set[Placement] = field(default_factory=set)
+    _begun: set[object] = field(default_factory=set)
+    _reordered: set[object] = field(default_factory=set)
     _bound_s: dict[Placement, float] = field(default_factory=dict)
 
     def add(self, found: Evaluation, value: float) -> None:
@@ -40,21 +41,29 @@ class Promising:
         self._best = {place: pair for place, pair in self._best.items() if pair[1] is not found}
 
     def take(self, most: int) -> list[Evaluation]:
-        """The most promising whose turn has not come, so many at most; it has now."""
-        return self._take(most, self._begun, lambda _: True)
+        """The best and then the most promising whose turn has not come, so many at most; it has now."""
+        least = sorted(self._best, key=lambda one: self._best[one][0])[:1]
+        best = self._take(1, self._begun, least, lambda place: place)
+        return best + self._take(most - len(best), self._begun, list(self._best), lambda place: place)
 
-    def take_to_rotate(self, most: int) -> list[Evaluation]:
-        """The same of those whose GPU types were not moved along their loop yet."""
-        return self._take(most, self._rotated, may_rotate)
+    def take_to_reorder(self, most: int) -> list[Evaluation]:
+        """The same of those whose ranks may be reordered, one for each shape of pipelines."""
+        context = self.best.context
+        suiting = [place for place, (_, found) in self._best.items() if may_reorder(context, found.candidate)]
+        return self._take(most, self._reordered, suiting, lambda place: place[0])
 
-    def _take(self, most: int, begun: set[Placement], suits: Callable[[Candidate], bool]) -> list[Evaluation]:
+    def _take(
+        self, most: int, begun: set[object], places: Sequence[Placement], key: Callable[[Placement], object]
+    ) -> list[Evaluation]:
         """The most promising have the least likely value: with better schedules a placement comes near to the bound of
         its own pipeline.
         """
-        waiting = (place for place, (_, found) in self._best.items() if suits(found.candidate) and place not in begun)
-        weighed = sorted(waiting, key=self._likely_value)[:most]
-        begun.update(weighed)
-        return [self._best[place][1] for place in weighed]
+        first: dict[object, Placement] = {}
+        for place in sorted((one for one in places if key(one) not in begun), key=self._likely_value):
+            first.setdefault(key(place), place)
+        weighed = list(islice(first.items(), most))
+        begun.update(one for one, _ in weighed)
+        return [self._best[place][1] for _, place in weighed]
 
     def best_of(self, evaluations: Sequence[Evaluation], most: int) -> list[Evaluation]:
         """The best evaluations of the placements of these, so many at most, least value first."""

@@ -19,7 +19,7 @@ from solver.search.tasks import (
     EvaluateTask,
     ImproveTask,
     RefineBoundTask,
-    RotateTask,
+    ReorderTask,
     SearchTask,
     Unfinished,
 )
@@ -106,7 +106,9 @@ class TaskRunner:
                 for index in result.indices:
                     self.frontier.raise_bound(index, result.bound_s)
             case Evaluation():
-                self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask | RotateTask) else "improve")
+                self.acceptance.consider(
+                    result, "search" if isinstance(task, EvaluateTask | ReorderTask) else "improve"
+                )
             case BaselineResult():
                 self.acceptance.result.comparison.add(result)
             case Unfinished():

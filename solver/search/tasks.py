@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -29,11 +29,12 @@ from solver.clock import (
 )
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.evaluation.by_type import best_partitioned, rotated, typed_placements
+from solver.evaluation.by_type import best_partitioned, memory_first_placements, typed_placements
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve, improved_schedules
 from solver.evaluation.places import Pattern, placements
+from solver.evaluation.reordering import reordered
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.alike import AlikeConfigurations
@@ -321,29 +322,29 @@ class ImproveTask:
 
 
 @dataclass(frozen=True)
-class RotateTask:
-    """Time a loop with its GPU types moved along it."""
+class ReorderTask:
+    """Time a placement by GPU type with its ranks in another order and layers moved between them."""
 
     found: Evaluation
 
     @property
     def topic(self) -> object:
         """What the task is about, whenever it is given."""
-        return (RotateTask, self.found.candidate)
+        return (ReorderTask, self.found.candidate)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
-        """Every rotation that fits, with quick schedules."""
-        for candidate in rotated(task_context.context, self.found.candidate):
-            found = task_context.evaluated_within(candidate, float("inf"))
+        """The most promising order, if it may be faster, with quick schedules."""
+        for candidate in reordered(task_context.context, self.found.candidate, task_context.clock):
+            found = task_context.evaluated_within(candidate, self.found.iteration_s)
             if found is not None:
                 yield found
 
 
-SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask | RotateTask
+SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask | ReorderTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:
     """Where a configuration may be."""
     if configuration.layer_split == "by_gpu_type":
         return typed_placements(context, configuration)
-    return placements(context, configuration, PATTERNS)
+    return chain(placements(context, configuration, PATTERNS), memory_first_placements(context, configuration))

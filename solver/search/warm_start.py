@@ -154,6 +154,7 @@ class Resumption:
     def begin(self) -> None:
         """Have the plan timed and judged again, before anything else is tried."""
         result, plan = self.acceptance.result, self.warm_start.plan
+        result.update_bound()  # the judge takes no proof below the speed of light
         result.begun_from = self._told()
         if plan is not None:
             if self.goes_on:

@@ -5,14 +5,15 @@ The capacity that a communicator may use is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
-from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.arrays import FloatArray
 from solver.cost.fabric import Fabric
 from solver.network import fabrics
 from solver.network.algorithms import NUM_SLICES, Communicator, StepCost, algorithm_s, algorithms
@@ -35,7 +36,10 @@ from solver.transport.options import options, path_options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
-_PORTION = 8  # options whose recovery is worked out together
+_PORTION = 8  # options whose recovery is worked out together, after the one that is best without loss
+
+
+Way = tuple[Algorithm, int]  # an algorithm with its number of slices
 
 
 @dataclass(frozen=True)
@@ -78,19 +82,15 @@ def choose_transport(communicator: Communicator, path: PathFacts) -> TransportCh
 def fastest_option(communicator: Communicator, wire: Wire) -> TimedOption:
     """Least time over all options and algorithms, then least window and queue pairs within 0.2 % of it.
 
-    Windows that only add room to a connection that is full already are passed over, and options which would be too slow
-    even if nothing was lost: neither can change the result.
+    Options that would be too slow even if nothing was lost are passed over: they cannot change the result.
     """
-    columns, least_window = path_options(wire.path)
+    columns = path_options(wire.path)
     rates = rates_bytes_per_s(columns, wire)
-    retained = _without_idle_windows(communicator, columns, rates, least_window)
-    retained = retained[np.argsort(-rates[retained], kind="stable")]
-    columns, rates = columns.take(retained), rates[retained]
-    time_s = _times_s(communicator, columns, rates, partial(delays_s, columns, wire))
+    ways = _ways(communicator)
+    time_s = _times_s(communicator, ways, columns, rates, partial(delays_s, columns, wire))
     if wire.path.loss_probability > 0:
         _add_recovery(communicator, wire, columns, rates, time_s)
     close = np.argwhere((time_s <= time_s.min() * (1 + _PLAINNESS)).T).tolist()
-    ways = _ways(communicator)
     found = (
         TimedOption(columns.option(row), *ways[way], float(time_s[way, row]), float(rates[row])) for row, way in close
     )
@@ -98,47 +98,44 @@ def fastest_option(communicator: Communicator, wire: Wire) -> TimedOption:
 
 
 def _times_s(
-    communicator: Communicator, columns: OptionColumns, rates: FloatArray, step_s: Callable[[float], FloatArray]
+    communicator: Communicator,
+    ways: Sequence[Way],
+    columns: OptionColumns,
+    rates: FloatArray,
+    step_s: Callable[[float], FloatArray],
 ) -> FloatArray:
-    """Time of every way with every option."""
+    """Time of every one of these ways with every option."""
     crossing = StepCost(rates, step_s, columns.in_flight_bytes)
-    return np.array(
-        [algorithm_s(algorithm, communicator, crossing, slices) for algorithm, slices in _ways(communicator)]
-    )
+    return np.array([algorithm_s(algorithm, communicator, crossing, slices) for algorithm, slices in ways])
 
 
 def _add_recovery(
     communicator: Communicator, wire: Wire, columns: OptionColumns, rates: FloatArray, time_s: FloatArray
 ) -> None:
     """Times with what is lost, as far as they may be the least; all others become infinite."""
-    ideal_s, least_s = time_s.min(axis=0), float("inf")
-    order = np.argsort(ideal_s, kind="stable")
+    ideal_s, ways, least_s = time_s.copy(), _ways(communicator), float("inf")
+    order = np.argsort(ideal_s.min(axis=0), kind="stable")
     time_s[:] = np.inf
-    for first in range(0, len(order), _PORTION):
-        rows = order[first : first + _PORTION]
-        if ideal_s[rows[0]] > least_s * (1 + 2 * _PLAINNESS):
+    for first, end in pairwise((0, *range(1, len(order), _PORTION), len(order))):
+        rows = order[first:end]
+        open_ways = np.flatnonzero((ideal_s[:, rows] <= least_s * (1 + 2 * _PLAINNESS)).any(axis=1))
+        if not len(open_ways):
             return
         some, at = columns.take(rows), rates[rows]
-        time_s[:, rows] = _times_s(communicator, some, at, partial(steps_s, some, wire, rates=at))
-        least_s = min(least_s, float(time_s[:, rows].min()))
+        found = _times_s(
+            communicator, [ways[way] for way in open_ways], some, at, partial(steps_s, some, wire, rates=at)
+        )
+        time_s[np.ix_(open_ways, rows)] = found
+        least_s = min(least_s, float(found.min()))
 
 
-def _ways(communicator: Communicator) -> list[tuple[Algorithm, int]]:
+def _ways(communicator: Communicator) -> list[Way]:
     """Every algorithm and, where it has slices, every number of them."""
     return [
         (algorithm, slices)
         for algorithm in algorithms(communicator)
         for slices in (NUM_SLICES if algorithm == "hierarchical" else (1,))
     ]
-
-
-def _without_idle_windows(
-    communicator: Communicator, columns: OptionColumns, rates: FloatArray, least_window: BoolArray
-) -> IntArray:
-    """Windows rise within each method, scheme and number of pairs; keep them until rate and slices gain nothing."""
-    whole_step = communicator.message_bytes / communicator.num_ranks
-    full = (rates[1:] <= rates[:-1] * (1 + 1e-12)) & (columns.in_flight_bytes[:-1] >= whole_step)
-    return np.flatnonzero(np.append(False, ~full) | least_window)
 
 
 def _plainness(candidate: TimedOption) -> tuple[float, int, int, int, float]:

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from math import log2
 from typing import NamedTuple
 
-import numpy as np
-
 from models.cluster import LinkTechnology, LoadBalancing
 from models.transport import Reliability
-from solver.arrays import BoolArray
 from solver.network.connection import Option, OptionColumns, option_columns
 from solver.network.technology import (
     CHUNK_BYTES,
@@ -52,19 +48,17 @@ def options(path: PathFacts) -> tuple[Option, ...]:
     With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then. Under
     plain ECMP receivers put nothing in order, and nothing else is listed wherever flows collide and the path offers it.
     """
-    return path_options(path)[0].options
+    return path_options(path).options
 
 
-def path_options(path: PathFacts) -> tuple[OptionColumns, BoolArray]:
-    """The options of a path as columns, and which have the least window: windows rise from there to the next such."""
+def path_options(path: PathFacts) -> OptionColumns:
+    """The options of a path as columns."""
     return _columns(PathFeatures.of(path))
 
 
 @lru_cache(maxsize=256)
-def _columns(features: PathFeatures) -> tuple[OptionColumns, BoolArray]:
-    listed = tuple(_listed(features))
-    kinds = [(one.load_balancing, one.reliability, one.num_queue_pairs) for one in listed]
-    return option_columns(listed), np.array([True, *(one != other for one, other in pairwise(kinds))])
+def _columns(features: PathFeatures) -> OptionColumns:
+    return option_columns(tuple(_listed(features)))
 
 
 def _listed(features: PathFeatures) -> Iterator[Option]:

@@ -20,7 +20,7 @@ import pulp
 
 from solver.arrays import FloatArray
 from solver.network.topology import Topology
-from solver.transport.paths import Paths, least_paths
+from solver.transport.paths import LinkGraph, Paths, least_paths, link_graph
 
 Path = tuple[int, ...]
 Columns = tuple[dict[Path, None], ...]  # paths of each commodity, in the order found
@@ -69,13 +69,18 @@ class Commodities:
     size_k: FloatArray
 
     @cached_property
+    def graph(self) -> LinkGraph:
+        """Edges as `least_paths` takes them."""
+        return link_graph(self.topology)
+
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Places that send."""
         return tuple(sorted({source for source, _ in self.ends_k}))
 
     def paths_under(self, weight_e: FloatArray) -> Paths:
         """Least paths from all senders."""
-        return least_paths(self.topology, weight_e, self.sources)
+        return least_paths(self.graph, weight_e, self.sources)
 
     def distance_k(self, weight_e: FloatArray) -> FloatArray:
         """Least weight between the ends of every commodity."""

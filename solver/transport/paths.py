@@ -10,20 +10,57 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from solver.arrays import FloatArray
+from solver.arrays import FloatArray, IntArray
 from solver.network.topology import Topology
 
 _NO_PREDECESSOR = -9999  # scipy's mark
 
 
 @dataclass(frozen=True)
+class LinkGraph:
+    """Edges in the order of a sparse matrix: by the place they leave, then the one they enter; parallel ones follow
+    each other, and `first` is where those of each pair of places begin.
+    """
+
+    num_places: int
+    order: IntArray
+    first: IntArray
+    columns: NDArray[np.int32]
+    row_starts: NDArray[np.int32]
+    pair_of: dict[tuple[int, int], int]
+
+    def lightest(self, weight: FloatArray) -> IntArray:
+        """Of the edges of each pair of places the lightest, the first of equals."""
+        order = self.order
+        if len(self.first) < len(order):
+            pair = np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(order)))
+            order = order[np.lexsort((weight[order], pair))]
+        return order[self.first]
+
+
+def link_graph(topology: Topology) -> LinkGraph:
+    """The graph of a topology's edges, for `least_paths` under one weight after another."""
+    tails, heads = topology.tails, topology.heads
+    order = np.lexsort((heads, tails))
+    ends = np.stack((tails[order], heads[order]), axis=1)
+    first = np.flatnonzero(np.append(True, (ends[1:] != ends[:-1]).any(axis=1))[: len(order)])
+    pairs = ends[first]
+    starts = np.searchsorted(pairs[:, 0], np.arange(len(topology.places) + 1))
+    number_of = {(tail, head): number for number, (tail, head) in enumerate(pairs.tolist())}
+    return LinkGraph(
+        len(topology.places), order, first, pairs[:, 1].astype(np.int32), starts.astype(np.int32), number_of
+    )
+
+
+@dataclass(frozen=True)
 class Paths:
     """Distances and least-weight paths from some sources; places and edges are the topology's indices."""
 
+    graph: LinkGraph
     sources: tuple[int, ...]
     distance: FloatArray
     predecessor: NDArray[np.int32]
-    cheapest_edge: dict[tuple[int, int], int]
+    edges: IntArray
 
     @cached_property
     def row_of(self) -> dict[int, int]:
@@ -39,7 +76,7 @@ class Paths:
             previous = int(before[at])
             if previous == _NO_PREDECESSOR:
                 raise ValueError(f"no path leads from place number {source} to place number {target}")
-            edges.append(self.cheapest_edge[previous, at])
+            edges.append(int(self.edges[self.graph.pair_of[previous, at]]))
             at = previous
         return tuple(reversed(edges))
 
@@ -48,23 +85,14 @@ class Paths:
         return float(self.distance[self.row_of[source], target])
 
 
-def least_paths(topology: Topology, weight: FloatArray, sources: tuple[int, ...]) -> Paths:
+def least_paths(graph: LinkGraph, weight: FloatArray, sources: tuple[int, ...]) -> Paths:
     """Dijkstra from every source; of parallel edges only the lightest counts, the first of equals.
 
-    Edges of infinite weight do not exist.
+    Edges of infinite weight lead nowhere.
     """
-    tails, heads = topology.tails, topology.heads
-    order = np.lexsort((np.arange(len(weight)), weight, heads, tails))
-    order = order[np.isfinite(weight[order])]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (tails[order][1:] != tails[order][:-1]) | (heads[order][1:] != heads[order][:-1])
-    retained = order[first]
+    edges = graph.lightest(weight)
     # Zero would read as "no edge" in a sparse matrix; the smallest normal number does not change any sum.
-    values = np.maximum(weight[retained], np.finfo(np.float64).tiny)
-    size = len(topology.places)
-    graph = csr_matrix((values, (tails[retained], heads[retained])), shape=(size, size))
-    distance, predecessor = dijkstra(graph, indices=list(sources), return_predecessors=True)
-    cheapest = dict(
-        zip(zip(tails[retained].tolist(), heads[retained].tolist(), strict=True), retained.tolist(), strict=True)
-    )
-    return Paths(sources, distance, predecessor, cheapest)
+    values = np.maximum(weight[edges], np.finfo(np.float64).tiny)
+    matrix = csr_matrix((values, graph.columns, graph.row_starts), shape=(graph.num_places, graph.num_places))
+    distance, predecessor = dijkstra(matrix, indices=list(sources), return_predecessors=True)
+    return Paths(graph, sources, distance, predecessor, edges)

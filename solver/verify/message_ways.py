@@ -56,6 +56,7 @@ class MessageWays:
     _known: dict[tuple[str, str, str | None, float], MessageTime] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _known_at_once: dict[tuple[str, str, float], AtOnce] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def crossing(self) -> tuple[Boundary, ...]:
@@ -142,8 +143,14 @@ class MessageWays:
         return MessageTime(connection, rate, delay, delay + share / rate)
 
     def at_once(self, boundary: Boundary) -> AtOnce:
-        """The hop of a boundary when all replicas send at once."""
+        """The hop of a boundary when all replicas send at once, the same between the same pools."""
         size = self.case.network.boundary_bytes(boundary)
+        key = boundary.sender.id, boundary.receiver.id, size
+        if key not in self._known_at_once:
+            self._known_at_once[key] = self._sent_at_once(boundary, size)
+        return self._known_at_once[key]
+
+    def _sent_at_once(self, boundary: Boundary, size: float) -> AtOnce:
         if self.is_local(boundary):
             return AtOnce(max(self._local_s(pool, size) for pool in (boundary.sender, boundary.receiver)), 0.0)
         ends = boundary.sender, boundary.receiver

@@ -18,7 +18,7 @@ FIELD = set(
         r"\w+",
         """
         boundary cell chain clock column commodity communicator connection cost curve defect delay demand dispatch
-        distance efficiency estimate event gemm goal history hook init instance interval job layer
+        distance efficiency estimate event gemm goal graph history hook init instance interval job layer
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem
         programme protocol rate reservation routing sample scheduler segment server shape solution static steady

@@ -11,7 +11,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.context import Context
-from solver.evaluation.by_type import typed_placements
+from solver.evaluation.by_type import memory_first_placements, typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import Evaluation, evaluate
@@ -67,6 +67,7 @@ def _candidates(
         return
     usual = list(placements(context, configuration, ("replicas_whole", "ranks_whole", "ranks_in_groups")))
     yield from usual[:MOST_USUAL]
+    yield from memory_first_placements(context, configuration)
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
     if not whole.minimums:
         for problem in list(by_island(context, whole))[:MOST_ANYWHERE]:

@@ -95,7 +95,7 @@ def test_choices_are_what_every_link_on_the_way_supports(cluster, communicator):
     assert choice.reason
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cluster=clusters(), communicator=communicators)
 def test_no_supported_option_is_faster_than_the_choice(cluster, communicator):
     path = build_topology(cluster).path_facts(cluster.places[0].id, cluster.places[-1].id)

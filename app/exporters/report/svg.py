@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from app.exporters.report.markup import Markup, pixels, tag
 
 TICK_WIDTH = 7.4  # of a character of a tick at most, in DejaVu Sans of 11.5 px
+TICK_ROOM = 32.0  # left of a scale, for half of its first tick
 
 
 @dataclass(frozen=True)
@@ -93,5 +94,8 @@ def time_axis(scale: Scale, y: float, top: float) -> Iterator[Markup]:
         x = scale(value)
         yield line(x, top, x, y, "grid")
         text = f"{value:g} s"
-        sticks_out = x + 0.5 * TICK_WIDTH * len(text) > scale.end
-        yield words(scale.end if sticks_out else x, y + 13, text, "tick", "end" if sticks_out else "middle")
+        half = 0.5 * TICK_WIDTH * len(text)
+        if x + half > scale.end:
+            yield words(scale.end, y + 13, text, "tick", "end")
+        else:
+            yield words(max(x, scale.start - TICK_ROOM + half), y + 13, text, "tick", "middle")

@@ -36,6 +36,10 @@ def hop_rate(case: Case) -> Iterator[Finding]:
 
     Between places it occupies the link for that long; inside a place the delay as a whole has to cover it.
     """
+    queue_pairs = defaultdict[tuple[str, str], int](int)
+    for one in case.plan.message_transports:
+        ends = one.from_pool, one.to_pool
+        queue_pairs[ends] = max(queue_pairs[ends], one.connection.num_queue_pairs)
     for boundary, hop in stated_hops(case):
         size, group = case.network.boundary_bytes(boundary), case.gpus_per_group
         rate = group * min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
@@ -45,26 +49,24 @@ def hop_rate(case: Case) -> Iterator[Finding]:
                 least = size / max(rate, group * boundary.sender.gpu.scale_up_bytes_per_s)
             stated, least = hop.transfer_s + hop.latency_s, least + _least_latency_s(case, boundary)[0]
         else:
-            least = max(least, size / (group * _flows_bytes_per_s(case, boundary)))
+            least = max(least, size / (group * _flows_bytes_per_s(case, boundary, queue_pairs)))
         if exceeds(least, stated):
             yield Finding(
                 _name(boundary), f"{stated:.9g} s for {size:.6g} B, {group} GPUs need {least:.9g} s to send them"
             )
 
 
-def _flows_bytes_per_s(case: Case, boundary: Boundary) -> float:
-    """What the links of a boundary allow the flows of one GPU, as many as its stated queue pairs; the worse way."""
+def _flows_bytes_per_s(case: Case, boundary: Boundary, queue_pairs: Mapping[tuple[str, str], int]) -> float:
+    """What the links of a boundary allow the flows of one GPU, as many as its stated queue pairs; the worse way.
+
+    `queue_pairs` is by sending and receiving pool.
+    """
     limit = {link.id: link.flow_bytes_per_s or float("inf") for link in case.request.cluster.links}
     edges, slowest = case.network.topology.edges, float("inf")
     for source, target in ((boundary.sender, boundary.receiver), (boundary.receiver, boundary.sender)):
         ways = [path for path, _ in message_parts(case, source.place, target.place)]
         each = max(min((limit.get(edges[edge].id, float("inf")) for edge in way), default=float("inf")) for way in ways)
-        stated = (
-            one.connection.num_queue_pairs
-            for one in case.plan.message_transports
-            if (one.from_pool, one.to_pool) == (source.id, target.id)
-        )
-        slowest = min(slowest, each * max(stated, default=float("inf")))
+        slowest = min(slowest, each * queue_pairs.get((source.id, target.id), float("inf")))
     return slowest
 
 

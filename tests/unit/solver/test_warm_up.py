@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from solver import warm_up
+
 ROOT = Path(__file__).parents[3]
 KERNELS = """
 import sys
@@ -60,6 +62,18 @@ def test_the_warm_up_calls_every_compiled_function_that_no_other_calls() -> None
 @pytest.mark.slow
 def test_nothing_is_left_to_compile_after_the_warm_up() -> None:
     assert not _printed(LISTING)
+
+
+def test_the_parts_of_the_warm_up_are_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    monkeypatch.setattr(warm_up, "_solve", lambda problem: done.append(problem))
+    monkeypatch.setattr(warm_up, "_plan_examples", lambda: done.append(None))
+    warm_up.warm_up()
+    whole, done[:] = list(done), []
+    for part in range(2):
+        warm_up.warm_up(part, 2)
+    assert len(done) == len(whole)
+    assert all(one in done for one in whole)
 
 
 def _printed(program: str) -> list[str]:

@@ -19,7 +19,9 @@ def _settings(folder: Path, function: str) -> Settings:
     return settings_for(folder, solvers=FAKE_SOLVERS.model_copy(update={"warm_up": f"{FAKE}:{function}"}))
 
 
-@pytest.mark.parametrize(("function", "times_told"), [("warm_up", 1), ("no_such_function", 2)])
+@pytest.mark.parametrize(
+    ("function", "times_told"), [("warm_up", 1), ("warm_up_but_for_one", 2), ("no_such_function", 2)]
+)
 def test_success_isremembered_and_failure_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, times_told: int
 ) -> None:

@@ -10,14 +10,18 @@ import pytest
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
+from solver.bounds import network_cut
 from solver.bounds.cuts import cuts
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
 from solver.cost.columns import ZERO1
 from solver.evaluation.candidate import configuration_of
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
+from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.capacity_groups import bundles_by_row
+from solver.search.tasks import PATTERNS
 from tests.build_job import FIXED, context_of, job
 
 FAR: dict[str, Any] = {"capacity_bytes_per_s": 1e10, "latency_s": 5e-2}
@@ -52,6 +56,24 @@ def test_it_is_the_cheaper_of_exchanges_and_messages() -> None:
 
 
 WIDE: dict[str, Any] = {"capacity_bytes_per_s": 1e14, "latency_s": 1e-3}
+
+
+@pytest.mark.parametrize("num_buildings", [2, 3])
+@pytest.mark.parametrize("num_microbatches", [4, 8])
+def test_thin_links_rest_before_the_first_message_and_after_the_last(
+    num_buildings: int, num_microbatches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = {**FIXED, "pp": [2 * num_buildings], "dp": [2], "sharding": ["zero1"]}
+    link = {"capacity_bytes_per_s": 1e9, "latency_s": 5e-3}
+    hosts = (1,) * num_buildings
+    context = context_of(job(hosts=hosts, batch=2 * num_microbatches, allowed=allowed, link=link))
+    space = enumerate_space(context.request)
+    (bound_s,) = lower_bounds(context, space).iteration_s
+    candidates = placements(context, configuration_of(context, space, 0), PATTERNS)
+    timed = [evaluate(context, one, lambda problem: portfolio_timing(problem, None)) for one in candidates]
+    assert bound_s <= min(one.iteration_s for one in timed if one is not None)
+    monkeypatch.setattr(network_cut, "beside_messages_s", lambda price, _: np.zeros(len(price.columns)))
+    assert lower_bounds(context, space).iteration_s < bound_s - 0.01
 
 
 def test_slow_cards_count_where_links_are_wide() -> None:

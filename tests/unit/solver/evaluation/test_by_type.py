@@ -8,13 +8,16 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from models.plan import Configuration
 from models.request import PlanRequest
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
-from solver.evaluation.by_type import TypedPattern, best_partitioned, typed_placements
+from solver.evaluation.by_type import TypedPattern, best_partitioned, memory_first_placements, typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.evaluate import evaluate
+from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
+from solver.search.tasks import PATTERNS
 from tests.build_job import context_of, job
 
 HOSTS = (4, 4, 2, 2, 2, 2, 6, 2)
@@ -37,7 +40,7 @@ def placed(context: Context, pattern: TypedPattern) -> list[Candidate]:
 
 
 def pools_of_ranks(candidate: Candidate) -> list[set[int]]:
-    return [{route.pools[rank] for route in candidate.routes} for rank in range(5)]
+    return [{route.pools[rank] for route in candidate.routes} for rank in range(candidate.configuration.degrees.pp)]
 
 
 def test_ranks_in_parts_are_in_fewer_buildings(context: Context) -> None:
@@ -72,6 +75,46 @@ def test_few_micro_batches_get_the_layers_that_the_way_of_one_needs() -> None:
     assert min(times(partitioned)) < 0.99 * balanced_s
     assert all(sum(one.configuration.layers_per_stage or ()) == context.job.num_layers for one in partitioned)
     assert list(best_partitioned(context, configuration, float("inf"), time.monotonic)) == []
+
+
+def even_pipeline(gpus: tuple[str, str], *, family: str, microbatch_sequences: int) -> tuple[Context, Configuration]:
+    """Four ranks with even layers, eight replicas, in two buildings that are both needed."""
+    allowed = {"tp": [4], "cp": [1], "pp": [4], "dp": [8], "vpp": [2], "family": [family], "layer_split": ["even"]}
+    allowed |= {"micro_batch_sequences": [microbatch_sequences], "recompute": ["none"]}
+    document = job(hosts=(8, 8), batch=2048, allowed=allowed).model_dump(mode="json")
+    for pool, gpu in zip(document["cluster"]["pools"], gpus, strict=True):
+        pool["gpu"] = gpu
+    context = context_of(PlanRequest.model_validate(document))
+    return context, configuration_of(context, enumerate_space(context.request), 0)
+
+
+def test_ranks_that_hold_most_are_where_memory_is() -> None:
+    context, configuration = even_pipeline(("H100-SXM-80G", "H200-SXM-141G"), family="loop", microbatch_sequences=32)
+    found = next(memory_first_placements(context, configuration))
+    assert pools_of_ranks(found) == [{1}, {1}, {0}, {0}]
+
+    def time_s(candidate: Candidate) -> float:
+        timed = evaluate(context, candidate, lambda problem: portfolio_timing(problem, ("greedy", "interleaved")))
+        return float("inf") if timed is None else timed.iteration_s
+
+    usual = placements(context, configuration, PATTERNS)
+    assert time_s(found) < 0.95 * min(map(time_s, usual))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "family", "microbatch_sequences"),
+    [
+        (("H100-SXM-80G", "A100-SXM-80G"), "loop", 32),
+        (("H100-SXM-80G", "H200-SXM-141G"), "v", 32),
+        (("H100-SXM-80G", "H200-SXM-141G"), "loop", 1),
+    ],
+    ids=["same memory", "equally long", "memory for all"],
+)
+def test_memory_comes_first_only_where_it_matters(
+    gpus: tuple[str, str], family: str, microbatch_sequences: int
+) -> None:
+    context, configuration = even_pipeline(gpus, family=family, microbatch_sequences=microbatch_sequences)
+    assert list(memory_first_placements(context, configuration)) == []
 
 
 def test_types_that_hold_no_whole_rank_have_no_placement(context: Context) -> None:

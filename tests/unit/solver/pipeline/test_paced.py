@@ -9,7 +9,7 @@ from benchmarks.pipeline_cases import random_loop_case
 from models.schedule import Layout, PipelineHop, PipelineProblem, PipelineRank, PipelineStage, layout_placement
 from solver.evaluation.scheduling import CHUNKED
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.generators.paced import INTERVALS, by_memory_s, paced, releases
+from solver.pipeline.generators.paced import PACES, by_memory_s, paced, releases
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
@@ -118,13 +118,13 @@ def test_groups_are_equal_and_no_larger_than_asked_for() -> None:
     """Memory for three micro-batches with both of their chunks, of ten."""
     stages = [{"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "activation_bytes": 1}] * 8
     shape = shape_of(pipeline(4, 10, layout="loop", stages=stages, ranks=budget(4, 6.0)))
-    for release, interval in zip(releases(shape, 1.0), INTERVALS, strict=True):
-        steps = np.diff(release)
+    for pace in PACES:
+        steps = np.diff(releases(shape, pace))
         assert np.all(steps > 0)
-        if interval.inside == interval.between:  # an even pace has no groups
-            assert steps == pytest.approx(interval.inside)
+        if pace.inside == pace.between:  # an even pace has no groups
+            assert steps == pytest.approx(pace.inside)
             continue
-        begins = np.flatnonzero(~np.isclose(steps, interval.inside)) + 1
+        begins = np.flatnonzero(~np.isclose(steps, pace.inside)) + 1
         sizes = np.diff([0, *begins, 10])
         assert sizes.max() - sizes.min() <= 1
-        assert sizes.max() <= round(3 * interval.group)
+        assert sizes.max() <= round(3 * pace.group)

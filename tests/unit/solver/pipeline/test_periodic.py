@@ -139,8 +139,8 @@ def test_few_micro_batches_are_not_repeated() -> None:
 
 
 def test_it_wins_where_a_v_meets_delays_and_little_memory() -> None:
-    hops = [cut(1, 3.0, 0.2, "A-B"), cut(5, 3.0, 0.2, "A-B")]
-    problem = pipeline(4, 24, chunks=2, ranks=budget(4, 4), hops=hops)
+    hops = [cut(1, 1.0, 0.2, "A-B"), cut(5, 1.0, 0.2, "A-B")]
+    problem = pipeline(4, 96, chunks=2, ranks=budget(4, 3), hops=hops)
     others = {one.name: one.value_s for one in candidates(shape_of(problem), problem.objective)}
     del others["periodic"]
     makespan_s = quick_schedule(problem, ("periodic",)).makespan_s
@@ -149,8 +149,8 @@ def test_it_wins_where_a_v_meets_delays_and_little_memory() -> None:
 
 
 def test_a_search_takes_the_best_of_all_rounds() -> None:
-    hops = [cut(1, 3.0, 0.2, "A-B"), cut(5, 3.0, 0.2, "A-B")]
-    problem = pipeline(4, 24, chunks=2, ranks=budget(4, 4), hops=hops)
+    hops = [cut(1, 1.0, 0.2, "A-B"), cut(5, 1.0, 0.2, "A-B")]
+    problem = pipeline(4, 96, chunks=2, ranks=budget(4, 3), hops=hops)
     ticks = count()
     search = PipelineSearch(problem, lambda: next(ticks) * 1e-3)
     start(search)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -219,6 +220,22 @@ def test_every_loss_of_a_plan_has_a_prepared_answer() -> None:
     assert {("building", place) for place in used} <= named
     assert all(one.answer is not None and one.answer.lost == (one.name,) for one in answer.losses)
     assert answer.complete
+
+
+@pytest.mark.parametrize("reading", [4, 10, 52, 114])
+def test_a_pause_as_long_as_the_part_of_a_loss_costs_it_no_answer(reading: int) -> None:
+    """A computer that does other things for a second, at some reading of the clock: most of the time is left."""
+    parts = {"cluster": _three_equal(), "workload": workload(batch=48)}
+    before = _planned(_request({**FEW, "dp": [6]}, **parts))
+    request = _request({**FEW, "pp": [1, 2], "dp": [4, 6, 8]}, **parts)
+    question = WhatIfLost.model_validate({"request": request, "plan": before, "options": {"time_limit_s": 5.0}})
+    readings = itertools.count()
+
+    def paused() -> float:
+        number = next(readings)
+        return 0.002 * number + (1.0 if number > reading else 0.0)
+
+    assert ask(question, clock=paused).complete
 
 
 def test_what_was_found_for_one_loss_serves_another() -> None:

@@ -111,4 +111,8 @@ def test_plans_are_judged_for_a_part_of_the_time_and_at_once_near_the_end() -> N
     assert phases.plan_is_due()
     now_s = phases.ends_s - 5.0
     phases.judged(began_s=now_s - 2.0)
+    assert not phases.plan_is_due()
+    now_s = phases.last_plan_s - 2.0
     assert phases.plan_is_due(), "there may be no time for it later"
+    now_s = phases.last_plan_s
+    assert phases.plan_fits()

@@ -92,7 +92,7 @@ def test_going_on_is_never_worse_in_plan_or_bound(name: str, limits: tuple[float
 
 def test_a_bound_that_was_carried_over_is_below_every_plan() -> None:
     """Bounds of short searches, carried on three times, against the plan of a long one."""
-    best, _ = searched(CASES["far"](20.0))
+    best, _ = searched(CASES["far"](12.0))
     request = CASES["far"](3.0)
     found, kept = searched(request)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_what_is_not_kept_is_priced_again(most: int) -> None:
 
 def test_a_search_that_was_killed_goes_on_from_what_was_kept_last() -> None:
     often = replace(DEFAULTS, least_save_s=0.1, save_share=0.0)
-    request = CASES["far"](6.0)
+    request = CASES["far"](4.0)
     first, kept = searched(request, often)
     assert len(kept) >= 3
     for state in kept[:3]:
@@ -127,6 +127,14 @@ def test_without_time_there_is_the_plan_of_before() -> None:
     again = resumed(CASES["far"](1.6), first, kept[-1])
     assert again.plan.metrics.iteration_s <= first.plan.metrics.iteration_s
     assert again.plan.proof.relative_gap <= first.plan.proof.relative_gap + 1e-12
+
+
+@pytest.mark.parametrize("name", ["near", "far"])
+def test_a_plan_without_a_state_is_judged_before_anything_is_priced(name: str) -> None:
+    first, _ = searched(CASES[name](6.0))
+    again = plan(CASES[name](1.7), begin_with=WarmStart(first.plan), clock=lambda: 0.0)
+    assert isinstance(again, Planned)
+    assert again.plan.metrics.iteration_s <= first.plan.metrics.iteration_s
 
 
 def test_of_another_request_the_plan_alone_is_taken_over() -> None:
@@ -167,7 +175,7 @@ def test_a_search_without_a_plan_goes_on_to_one() -> None:
     state = SavedSearch.from_bytes(kept[0])
     assert isinstance(outcome, NotFound | Planned)
     assert len(state.rows)
-    assert resumed(request, None, kept[0]).plan.notes[0].endswith("no plan")
+    assert resumed(CASES["far"](4.0), None, kept[0]).plan.notes[0].endswith("no plan")
 
 
 def test_what_cannot_be_stays_so() -> None:
