@@ -23,7 +23,7 @@ from solver.explain.infeasible import target_reasons
 from solver.questions.curves import changes_over
 from solver.questions.least_bound import least_bound_s
 from solver.questions.resources import GBIT, GIB
-from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
+from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
 from solver.questions.warm_start import carried_over
 from solver.questions.wishes import put
@@ -101,6 +101,8 @@ class _Asked:
             self.first = known
             return
         self.first = self.reached(base, hooks.clock() + limit_s)
+        if isinstance(self.first, NotFound):  # nothing else can be asked without a plan
+            self.first = self.reached(base, hooks.clock() + ANY_PLAN_SHARE * hooks.left_s)
         if not isinstance(self.first, Planned):
             for name, one_of in self.least.items():
                 self.least[name] = one_of.model_copy(

@@ -17,9 +17,8 @@ from models.pointers import escaped
 from models.question_parts import Change
 from models.questions import Relaxation
 from models.request import PlanRequest
-from solver.questions.searches import changed, witness_of
+from solver.questions.searches import changed, is_plan_of, witness_of
 from solver.questions.wishes import Group, multiplied, put
-from solver.verify.judge import judge
 
 GIB = 2.0**30  # the unit
 MOST_PROBES = 8  # of one bisection: an interval becomes 256 times as small
@@ -160,8 +159,11 @@ class Relaxations:
     def _as_needed(self, scale: Scale, others: Sequence[Change], plan: Plan) -> float | None:
         """How far the plan itself went, where the judge takes the plan for a request that goes just so far."""
         needed = scale.needed(plan)
-        request = changed(self._base, [*others, *scale.changes(needed)])
-        return needed if judge(request, plan).accepted else None
+        try:
+            request = changed(self._base, [*others, *scale.changes(needed)])
+        except ValueError:  # of pydantic: further than a request may state
+            return None
+        return needed if is_plan_of(request, plan) else None
 
     def _hardware(self) -> Iterator[tuple[str, Scale]]:
         """What can be bought, as multiples of what there is."""

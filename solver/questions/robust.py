@@ -222,8 +222,9 @@ def _plan_each(asked: _Asked, limit_s: float, publish: Callable[[], None]) -> It
             return
         left_s = max(ends_s - asked.hooks.clock(), 0.1 * limit_s) / (len(asked.worlds) - number)
         request = world.world.request
-        outcome = asked.known if number == 0 and asked.known else SearchRuns(request, asked.hooks).searched(
-            request, left_s, heard=partial(heard, number))  # fmt: skip
+        runs, listen = SearchRuns(request, asked.hooks, known=asked.known), partial(heard, number)
+        is_base = number == 0
+        outcome = runs.base_outcome(left_s, heard=listen) if is_base else runs.searched(request, left_s, heard=listen)
         asked.outcomes[number] = outcome
         if isinstance(outcome, Planned):
             asked.compare(_candidate(outcome.plan, world), world, timings_of(outcome.plan))

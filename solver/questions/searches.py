@@ -20,6 +20,7 @@ from solver.search.warm_start import WarmStart
 from solver.verify.judge import judge
 
 LEAST_S = 0.3  # a search of less would end before it has looked at anything
+ANY_PLAN_SHARE = 0.5  # of what is left of a question's time, for any plan of its base where its share brought none
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,24 @@ class SearchRuns:
         base = with_profile(changed(question.asked, question.changes))
         plan_there = question.plan
         fits = plan_there is not None and not question.changes and plan_there.stack_profile == stack_for(base).name
-        if plan_there is None or not fits or not judge(question.asked, plan_there).accepted:
+        if plan_there is None or not fits or not is_plan_of(question.asked, plan_there):
             return cls(base, hooks)
         return cls(base, hooks, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
 
     def base_outcome(
         self, limit_s: float, *, first: bool = False, heard: Callable[[Planned], None] = lambda _: None
     ) -> Outcome:
-        """The plan that is known of the request as it is, or what a search of it ends with."""
-        return self.known or self.searched(self.base, limit_s, first=first, heard=heard)
+        """The plan that is known of the request as it is, or what a search of it ends with.
+
+        Everything else is measured against it: where there is no plan after `limit_s`, any plan is looked for with a
+        part of what is left.
+        """
+        outcome = self.known or self.searched(self.base, limit_s, first=first, heard=heard)
+        if isinstance(outcome, NotFound):
+            longer = self.searched(self.base, ANY_PLAN_SHARE * self.hooks.left_s, first=True, heard=heard)
+            is_better = not isinstance(longer, NotFound) or longer.lower_bound_s > outcome.lower_bound_s
+            return longer if is_better else outcome
+        return outcome
 
     def searched(
         self,
@@ -130,6 +140,13 @@ class SearchRuns:
 def changed(request: PlanRequest, changes: Sequence[Change], where: str = "/changes") -> PlanRequest:
     """The request with changes made; itself without any. Raises InvalidRequest, or ValidationError of the result."""
     return PlanRequest.model_validate(changed_document(request, changes, where)) if changes else request
+
+
+def is_plan_of(request: PlanRequest, found: Plan) -> bool:
+    """Whether the judge accepts a plan for a request, whatever time the search had that found it."""
+    limit_s = found.timelines[0].problem.options.time_limit_s
+    options = request.options.model_copy(update={"time_limit_s": limit_s})
+    return judge(request.model_copy(update={"options": options}), found).accepted
 
 
 def with_profile(request: PlanRequest) -> PlanRequest:

@@ -126,7 +126,7 @@ def _plan_before(
     if given is None:
         publish()  # that there is no answer yet
         limit_s = min(before.options.time_limit_s, BASE_SHARE * hooks.left_s)
-        outcome = SearchRuns(before, hooks).searched(before, limit_s)
+        outcome = SearchRuns(before, hooks).base_outcome(limit_s)
         found = outcome.plan if isinstance(outcome, Planned) else None
         return None if found is None else ReplanCase(found, context, found.proof.lower_bound_s)
     pools = {pool.id for pool in context.pools}

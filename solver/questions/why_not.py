@@ -16,12 +16,13 @@ from models.questions import Conflict, Relaxation, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
 from solver.questions.conflicts import Conflicts, FoundConflict, Names, enumerate_conflicts
 from solver.questions.relaxations import Relaxations
-from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
+from solver.questions.searches import RunHooks, SearchRuns, changed, is_plan_of, witness_of
 from solver.questions.wishes import hardware_of, wishes_of
 
 SEARCH_SHARE = 0.15  # of what is left of the time goes to one search at most; most are over at once
 CONFLICTS_SHARE = 0.6  # of the time; the rest is for the ways out
 UNKNOWN = Conflicts((), (), (), complete=False)
+NOTHING_YET = NotFound(lower_bound_s=0.0, detail="the search has begun", elapsed_s=0.0)
 
 
 @dataclass
@@ -92,7 +93,7 @@ def why_not(question: WhyNot, found: Callable[[WhyNotAnswer], None], hooks: RunH
     """
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
-    asked = _Asked(searches, NotFound(lower_bound_s=0.0, detail="the search has begun", elapsed_s=0.0))
+    asked = _Asked(searches, NOTHING_YET)
 
     def publish() -> None:
         found(asked.answer())
@@ -130,13 +131,20 @@ def _explain(asked: _Asked, publish: Callable[[], None], until_s: float) -> None
 
 
 def _relax(asked: _Asked, publish: Callable[[], None]) -> None:
-    """The ways out: each minimal correction, as small as it can be, then what could be bought."""
+    """The ways out: each minimal correction, as small as it can be, then what could be bought.
+
+    Where nothing was proven, the plan of a correction may be one of the request as it is: then that is the answer.
+    """
     relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.hooks.stopped)
     for names in _corrections(asked):
         if asked.searches.hooks.stopped():
             return
         outcome = asked.plans.get(names) or asked.search(asked.without(names))
         if isinstance(outcome, Planned):
+            if is_plan_of(asked.searches.base, outcome.plan):
+                asked.outcome, asked.relaxations = outcome, []
+                publish()
+                return
             asked.relaxations.append(relaxations.of_wishes([asked.wishes[one] for one in sorted(names)], outcome.plan))
             publish()
     for bought in relaxations.of_hardware():

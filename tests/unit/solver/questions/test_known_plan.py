@@ -38,11 +38,18 @@ def _what_if(parts: dict[str, Any]) -> float | None:
     return ask(WhatIf.model_validate({**parts, "variants": [FAR]})).value
 
 
+@pytest.mark.parametrize("time_limit_s", [3.0, 7.0])
 @pytest.mark.parametrize("ask", [_robust, _what_if])
 def test_a_stored_plan_is_known_without_a_search(
-    ask: Callable[[dict[str, Any]], float | None], stored: tuple[PlanRequest, Plan], monkeypatch: pytest.MonkeyPatch
+    ask: Callable[[dict[str, Any]], float | None],
+    time_limit_s: float,
+    stored: tuple[PlanRequest, Plan],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where its search had another time than the request gives."""
     request, before = stored
+    options = request.options.model_copy(update={"time_limit_s": time_limit_s})
+    request = request.model_copy(update={"options": options})
     nothing = NotFound(lower_bound_s=0.0, detail="no search in this test", elapsed_s=0.0)
     monkeypatch.setattr(SearchRuns, "searched", lambda *_, **__: nothing)
     found_s = ask({"request": request, "plan": before, "options": {"time_limit_s": 2.0}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +35,7 @@ from tests.build_request import build_request, cluster, link, pool, workload
 from tests.laws import changes
 from tests.laws.dice import Dice
 from tests.laws.requests import random_request
+from tests.unit.solver.questions.paused import paused_clock
 
 CLOSE = 1e-9
 FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"], "recompute": ["none"]}
@@ -229,13 +229,7 @@ def test_a_pause_as_long_as_the_part_of_a_loss_costs_it_no_answer(reading: int) 
     before = _planned(_request({**FEW, "dp": [6]}, **parts))
     request = _request({**FEW, "pp": [1, 2], "dp": [4, 6, 8]}, **parts)
     question = WhatIfLost.model_validate({"request": request, "plan": before, "options": {"time_limit_s": 5.0}})
-    readings = itertools.count()
-
-    def paused() -> float:
-        number = next(readings)
-        return 0.002 * number + (1.0 if number > reading else 0.0)
-
-    assert ask(question, clock=paused).complete
+    assert ask(question, clock=paused_clock(reading, 1.0)).complete
 
 
 def test_what_was_found_for_one_loss_serves_another() -> None:
