@@ -107,25 +107,30 @@ class _Asked:
         return INFINITE if self.best is None else self.value_of(self.best.times)
 
     def compare(self, candidate: Candidate, home: _World, timings: Sequence[Timing]) -> None:
-        """A candidate with its orders in every world; it is kept if it is the best."""
+        """A candidate with its orders in every world; it is kept if it is the best and the judge takes it there."""
         self.num_compared += 1
         pools = [pool.id for pool in home.context.pools]
         scheduler = or_same_order(timings, no_other)
         found = [one.timed(candidate, pools, scheduler) for one in self.worlds]
-        compared = _Compared(tuple(INFINITE if one is None else one.iteration_s for one in found), None)
-        if self.of_request is None or compared.times[0] < self.of_request.times[0]:
-            self.of_request = compared
-        if self.value_of(compared.times) >= self.cutoff_s:
+        if not self._is_better(tuple(INFINITE if one is None else one.iteration_s for one in found)):
             return
         plans = [
             None if one is None else judged(world.context, one) for world, one in zip(self.worlds, found, strict=True)
         ]
-        compared = _Compared(
-            tuple(INFINITE if one is None else one.metrics.iteration_s for one in plans),
-            next((witness_of(one) for one in plans if one is not None), None),
-        )
-        if self.value_of(compared.times) < self.cutoff_s:
+        times = tuple(INFINITE if one is None else one.metrics.iteration_s for one in plans)
+        compared = _Compared(times, next((witness_of(one) for one in plans if one is not None), None))
+        if times[0] < self._request_plan_s:
+            self.of_request = compared
+        if self.value_of(times) < self.cutoff_s:
             self.best = compared
+
+    def _is_better(self, times: Times) -> bool:
+        """Whether a plan with these times would be the best of all worlds or of the first, that of the request."""
+        return times[0] < self._request_plan_s or self.value_of(times) < self.cutoff_s
+
+    @property
+    def _request_plan_s(self) -> float:
+        return INFINITE if self.of_request is None else self.of_request.times[0]
 
     def answer(self) -> RobustAnswer:
         """What is known."""
@@ -168,13 +173,14 @@ class _Asked:
     def _figure(self, number: int) -> ScenarioFigure:
         outcome, world = self.outcomes[number], self.worlds[number].world
         times = [_finite(one.times[number]) if one else None for one in (self.best, self.of_request)]
+        best_s = _finite(self._best_s(number))
         return ScenarioFigure(
             name=world.name,
             weight=world.weight,
-            status="not_found" if outcome is None else outcome.status,
+            status="planned" if best_s is not None else "not_found" if outcome is None else outcome.status,
             iteration_s=times[0],
             request_plan_s=times[1],
-            best_s=_finite(self._best_s(number)),
+            best_s=best_s,
             lower_bound_s=_finite(_bound_s(outcome)) or 0.0,
             reasons=outcome.reasons if isinstance(outcome, Infeasible) else (),
         )

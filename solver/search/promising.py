@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -24,7 +24,7 @@ class Promising:
     best: Incumbent
     clock: Clock
     _best: dict[Placement, tuple[float, Evaluation]] = field(default_factory=dict)
-    _begun: set[object] = field(default_factory=set)
+    _begun: set[Placement] = field(default_factory=set)
     _reordered: set[object] = field(default_factory=set)
     _bound_s: dict[Placement, float] = field(default_factory=dict)
 
@@ -41,29 +41,27 @@ class Promising:
         self._best = {place: pair for place, pair in self._best.items() if pair[1] is not found}
 
     def take(self, most: int) -> list[Evaluation]:
-        """The best and then the most promising whose turn has not come, so many at most; it has now."""
-        least = sorted(self._best, key=lambda one: self._best[one][0])[:1]
-        best = self._take(1, self._begun, least, lambda place: place)
-        return best + self._take(most - len(best), self._begun, list(self._best), lambda place: place)
+        """The best and then the most promising of those whose turn has not come, so many at most; it has now.
+
+        The most promising have the least likely value: with better schedules a placement comes near to the bound of its
+        own pipeline.
+        """
+        waiting = [place for place in self._best if place not in self._begun]
+        best = min(waiting, key=lambda place: self._best[place][0], default=None)
+        chosen = sorted(waiting, key=lambda place: (place != best, self._likely_value(place)))[:most]
+        self._begun.update(chosen)
+        return [self._best[place][1] for place in chosen]
 
     def take_to_reorder(self, most: int) -> list[Evaluation]:
-        """The same of those whose ranks may be reordered, one for each shape of pipelines."""
-        context = self.best.context
-        suiting = [place for place, (_, found) in self._best.items() if may_reorder(context, found.candidate)]
-        return self._take(most, self._reordered, suiting, lambda place: place[0])
-
-    def _take(
-        self, most: int, begun: set[object], places: Sequence[Placement], key: Callable[[Placement], object]
-    ) -> list[Evaluation]:
-        """The most promising have the least likely value: with better schedules a placement comes near to the bound of
-        its own pipeline.
-        """
-        first: dict[object, Placement] = {}
-        for place in sorted((one for one in places if key(one) not in begun), key=self._likely_value):
-            first.setdefault(key(place), place)
-        weighed = list(islice(first.items(), most))
-        begun.update(one for one, _ in weighed)
-        return [self._best[place][1] for _, place in weighed]
+        """The most promising of each shape of pipelines whose ranks may be reordered and were not."""
+        context, of_shape = self.best.context, dict[object, Placement]()
+        waiting = [place for place, (_, found) in self._best.items()
+                   if place[0] not in self._reordered and may_reorder(context, found.candidate)]  # fmt: skip
+        for place in sorted(waiting, key=self._likely_value):
+            of_shape.setdefault(place[0], place)
+        chosen = dict(islice(of_shape.items(), most))
+        self._reordered.update(chosen)
+        return [self._best[place][1] for place in chosen.values()]
 
     def best_of(self, evaluations: Sequence[Evaluation], most: int) -> list[Evaluation]:
         """The best evaluations of the placements of these, so many at most, least value first."""

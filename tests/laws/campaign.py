@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.laws.laws import IN_TURN, LAWS, ON_ALL, TIMED, Breach, Law
+from tests.laws.laws import ASKED, IN_TURN, LAWS, ON_ALL, TIMED, Breach, Law
 from tests.laws.requests import random_request
 from tests.laws.shrink import shrunk
 from tests.laws.trial import MOST_CPU_S, Raised, Trial, is_valid, no_longer_than
@@ -21,6 +21,7 @@ Json = dict[str, Any]
 RAISES = "planning raises nothing"
 IN_TURN_SHARE = 0.2  # of the laws that plan once more, per request
 TIMED_SHARE = 0.1
+ASKED_SHARE = 0.3
 SHOWN = 2  # findings of one kind that are shrunk and shown; the others are counted
 
 
@@ -123,7 +124,8 @@ def _laws_for(trial: Trial, law: str | None, *, timed: bool) -> list[Law]:
         return [LAWS[law]]
     dice = trial.dice("which laws")
     drawn = [one for one in IN_TURN if dice.chance(IN_TURN_SHARE)]
-    return [*ON_ALL, *drawn, *(one for one in TIMED if timed and dice.chance(TIMED_SHARE))]
+    late = [one for one in TIMED if timed and dice.chance(TIMED_SHARE)]
+    return [*ON_ALL, *drawn, *late, *(one for one in ASKED if timed and dice.chance(ASKED_SHARE))]
 
 
 def _broken(trial: Trial, law: Law) -> Iterator[Finding]:

@@ -10,9 +10,11 @@ from pydantic import BaseModel
 
 from models.cluster import GpuType, Link, Place, Pool, Uplink
 from models.outcome import Planned
+from models.question_parts import Limits
 from models.request import AllowedDegrees, Constraints, Objective, Options, PlanRequest
 from models.workload import Architecture, LayerProfile, MixtureOfExperts, Optimizer, Workload
-from tests.laws import changes, laws, relations
+from solver.questions.ask import ask
+from tests.laws import changes, laws, questions, relations
 from tests.laws.campaign import RAISES, Campaign
 from tests.laws.dice import Dice
 from tests.laws.requests import random_request
@@ -50,6 +52,27 @@ def documents() -> list[dict[str, Any]]:
 def test_no_law_is_broken(number: int) -> None:
     found = Campaign(SEED, shrink_s=0.0, timed=False).run(number)
     assert not found, "\n".join(f"{one.law}: {one.what}: {one.detail}" for one in found)
+
+
+@pytest.mark.parametrize("number", [*range(5), *(pytest.param(one, marks=pytest.mark.slow) for one in range(5, 40))])
+def test_answers_to_questions_are_consistent(number: int) -> None:
+    found = Campaign(SEED, shrink_s=0.0).run(number, questions.answers_are_consistent.__name__)
+    assert not found, "\n".join(f"{one.what}: {one.detail}" for one in found)
+
+
+def test_an_answer_whose_bound_is_above_its_plan_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(HOSTS_OF_ONE_BUILDING, "1/1")
+
+    def wrong(question: Any, **_: Any) -> Any:
+        answer = ask(question.model_copy(update={"options": Limits(time_limit_s=1.0)}))
+        points = tuple(one.model_copy(update={"lower_bound": 1e9}) for one in answer.frontiers[0].points)
+        frontiers = (answer.frontiers[0].model_copy(update={"points": points}),)
+        return answer.model_copy(update={"frontiers": frontiers, "outcome": "infeasible"})
+
+    monkeypatch.setattr(questions, "PARTS", {"frontier": questions.PARTS["frontier"]})
+    monkeypatch.setattr(questions, "ask", wrong)
+    found = {one.what for one in questions.answers_are_consistent(trial)}
+    assert found == {"frontier: infeasible, the planner says planned", "frontier: frontiers.points: bound"}
 
 
 def test_every_generated_request_is_valid(documents: list[dict[str, Any]]) -> None:

@@ -179,7 +179,8 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     )
     assert answer.value_s is not None
     assert not answer.complete
-    assert answer.figures[1].status == "not_found"
+    far = answer.figures[1]
+    assert (far.status, far.best_s, far.lower_bound_s) == ("planned", far.iteration_s, 0.0), "timed, never searched"
 
 
 def test_the_bound_is_never_above_a_plan_that_a_longer_question_finds() -> None:
@@ -188,3 +189,14 @@ def test_the_bound_is_never_above_a_plan_that_a_longer_question_finds() -> None:
     assert long.value_s is not None
     assert short.lower_bound_s <= long.value_s * (1.0 + CLOSE)
     assert short.value_s is None or long.lower_bound_s <= short.value_s * (1.0 + CLOSE)
+
+
+def test_a_configuration_that_does_not_fit_a_world_has_no_time_there() -> None:
+    """Twice the batch takes twice the micro-batches: what was timed with the old ones is no plan of that world."""
+    doubled = {"pointer": "/workload/global_batch_sequences", "op": "multiply", "value": 2}
+    answer = _asked(_request(), scenarios=[{"name": "twice", "changes": [doubled]}])
+    own, twice = answer.figures
+    assert own.request_plan_s is not None
+    assert (twice.status, twice.request_plan_s, answer.plan) == ("planned", None, None)
+    assert twice.best_s is not None
+    assert twice.lower_bound_s <= twice.best_s
