@@ -16,7 +16,14 @@ from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
 from solver.diagnostics.table import diagnostics_of
-from solver.explain.infeasible import duration_reasons, memory_reason, memory_reasons, space_reasons, target_reasons
+from solver.explain.infeasible import (
+    duration_reasons,
+    memory_reason,
+    memory_reasons,
+    placement_reasons,
+    space_reasons,
+    target_reasons,
+)
 from solver.lint import lint
 from solver.objective import LONGEST_S
 from solver.search.branch_and_bound import Search
@@ -133,7 +140,7 @@ def _searched(
 
 
 def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
-    """Why a search that priced everything found nothing: no memory, no time, or what fits is late and the rest too big.
+    """Why a search that priced everything found nothing: no memory, no place, or what fits is late, the rest too big.
 
     What is late for certain is never priced, so nothing is known of its memory.
     """
@@ -142,6 +149,8 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
     reasons = () if frontier.any_fits or row < 0 else memory_reason(context, frontier.space, need_bytes, row, late=late)
     if reasons and not frontier.unpriced.target_rules_out:
         return reasons
+    if least_s == float("inf") and frontier.any_fits:
+        return placement_reasons(context, frontier.space, late)
     if LONGEST_S < least_s < float("inf"):
         return (*reasons, *duration_reasons(context, least_s))
     return (*reasons, *target_reasons(context, least_s)) if frontier.goal.has_target else reasons

@@ -16,7 +16,7 @@ from models.cluster import GpuType
 from models.outcome import Reason
 from models.request import PlanRequest
 from solver.arrays import IntArray
-from solver.bounds.work import memory_needs
+from solver.bounds.work import lower_bounds, memory_needs
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -95,6 +95,21 @@ def memory_reason(
     )
 
 
+def placement_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
+    """Configurations fit into memory, but GPUs and links leave none of them a place within the constraints."""
+    request = context.request
+    return (
+        Reason(
+            code="no-placement",
+            pointer="/constraints",
+            detail=f"some of the {len(space):,} configurations fit into memory, but the {context.usable_gpus} GPUs, "
+            "the links between them and the constraints leave none of these a place",
+            remedies=_checked(request, chain(_anywhere(request), _lifted(request)), _has_place, late)
+            or ("give up several of the constraints together",),
+        ),
+    )
+
+
 def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
     """No configuration can be as fast as the objective asks."""
     target_s = context.request.objective.target_iteration_s or 0.0
@@ -146,6 +161,15 @@ def _fits(request: PlanRequest) -> bool:
     return bool(fits.any())
 
 
+def _has_place(request: PlanRequest) -> bool:
+    """Whether some configuration fits into memory and may be placed, of those that need least."""
+    space = enumerate_space(request)
+    if not len(space):
+        return False
+    bounds = lower_bounds(Context(request, stack_for(request)), space.take(_least_memory_first(space)[:MOST_TRIED]))
+    return bool((bounds.fits & np.isfinite(bounds.iteration_s)).any())
+
+
 def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
     """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
 
@@ -185,6 +209,20 @@ def _lifted(request: PlanRequest) -> Iterator[Offer]:
     if len(named) > 1:
         free = _with_allowed(request, **dict.fromkeys(named))
         yield "leave all of constraints.allowed open", _with_constraints(free, max_gpus=None)
+
+
+def _anywhere(request: PlanRequest) -> Iterator[Offer]:
+    """Each constraint on places lifted alone."""
+    stated = request.constraints
+    for name, free, text in (
+        ("pins", (), "give up constraints.pins"),
+        ("forbidden_places", (), "give up constraints.forbidden_places"),
+        ("max_cross_building_bytes_per_iteration", None, "set max_cross_building_bytes_per_iteration to null"),
+        ("pipeline_may_cross_buildings", True, "set pipeline_may_cross_buildings to true"),
+        ("data_parallel_may_cross_buildings", True, "set data_parallel_may_cross_buildings to true"),
+    ):
+        if getattr(stated, name) != free:
+            yield text, _with_constraints(request, **{name: free})
 
 
 def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> Iterator[Offer]:
