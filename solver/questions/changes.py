@@ -1,6 +1,7 @@
 """A request with changes made at JSON Pointers, refused where a pointer leads nowhere or two changes meet.
 
-A pointer is one of RFC 6901; in a list it may also name the id of an element, or * for all of them.
+A pointer is one of RFC 6901; in a list it may also name the id of an element, which goes before a position, or * for
+all of them.
 """
 
 from __future__ import annotations
@@ -90,13 +91,13 @@ def _keys(here: Any, part: str, behind: Path, pointer: str, where: str) -> list[
             return [part]
         known = sorted(here)
     elif isinstance(here, list):
+        ids = [str(one["id"]) for one in here if isinstance(one, Mapping) and "id" in one]
+        if part in ids:  # whatever an element is called, also by a number
+            return [ids.index(part)]
         if part == "*":
             return list(range(len(here)))
-        if part.isascii() and part.isdigit() and int(part) < len(here):
+        if part in map(str, range(len(here))):
             return [int(part)]
-        ids = [str(one["id"]) for one in here if isinstance(one, Mapping) and "id" in one]
-        if part in ids:
-            return [ids.index(part)]
         known = ids or [str(number) for number in range(len(here))]
     else:
         known = ()

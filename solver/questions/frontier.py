@@ -16,6 +16,7 @@ import numpy as np
 from models.least import Frontier, FrontierAgainst, FrontierAnswer, FrontierPoint, Spent
 from models.outcome import Planned
 from models.plan import Plan
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
@@ -116,9 +117,9 @@ class _Asked:
         pools = self.base.cluster.pools
         if any(pool.gpu.name not in self.watts for pool in pools):
             return None
-        changes = [put(f"/cluster/pools/{index}/gpu/usd_per_gpu_hour", self.watts[pool.gpu.name] / KILO)
-                   for index, pool in enumerate(pools)]  # fmt: skip
-        changes += [put(f"/cluster/links/{index}/usd_per_gb", None) for index in range(len(self.base.cluster.links))]
+        changes = [put(f"/cluster/pools/{escaped(pool.id)}/gpu/usd_per_gpu_hour", self.watts[pool.gpu.name] / KILO)
+                   for pool in pools]  # fmt: skip
+        changes += [put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in self.base.cluster.links]
         return changed(self.base, changes)
 
     def _frontier(self, against: Spent) -> FrontierAgainst:

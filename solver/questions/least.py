@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 
-from models.least import LeastAnswer, Sizing, SizingAnswer, Target
+from models.least import LeastAnswer, Sizing, SizingAnswer
 from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from solver.context import Context, stack_for
@@ -25,6 +25,7 @@ from solver.questions.least_bound import least_bound_s
 from solver.questions.resources import GBIT, GIB
 from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
+from solver.questions.targets import target_seconds
 from solver.questions.warm_start import carried_over
 from solver.questions.wishes import put
 
@@ -38,22 +39,6 @@ ALONE = (
     put("/constraints/pipeline_may_cross_buildings", False),
     put("/constraints/data_parallel_may_cross_buildings", False),
 )
-
-
-def target_seconds(target: Target, request: PlanRequest) -> float:
-    """A target as an iteration time: tokens per iteration over tokens per second, or the time per iteration that
-    there is until the end.
-    """
-    if target.iteration_s is not None:
-        return target.iteration_s
-    tokens = float(request.workload.tokens_per_iteration)
-    if target.tokens_per_s is not None:
-        return tokens / target.tokens_per_s
-    assert target.tokens is not None
-    assert target.begins_at is not None
-    assert target.ends_at is not None
-    whole_s = (target.ends_at - target.begins_at).total_seconds() * target.training_fraction
-    return whole_s / ceil(target.tokens / tokens)
 
 
 @dataclass
@@ -274,8 +259,8 @@ def one_price(request: PlanRequest) -> tuple[Change, ...]:
     pools, links = request.cluster.pools, request.cluster.links
     if all(pool.gpu.usd_per_gpu_hour for pool in pools):
         return ()
-    hours = [put(f"/cluster/pools/{index}/gpu/usd_per_gpu_hour", 1.0) for index in range(len(pools))]
-    return (*hours, *(put(f"/cluster/links/{index}/usd_per_gb", None) for index in range(len(links))))
+    hours = [put(f"/cluster/pools/{escaped(one.id)}/gpu/usd_per_gpu_hour", 1.0) for one in pools]
+    return (*hours, *(put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in links))
 
 
 def gpus_of_pool(plan: Plan) -> dict[str, int]:

@@ -187,10 +187,11 @@ class Relaxations:
     def _with_hosts(self, times: float) -> tuple[Change, ...]:
         """Each pool with so many times its hosts, rounded up."""
         out: list[Change] = []
-        for index, pool in enumerate(self._base.cluster.pools):
-            out.append(put(f"/cluster/pools/{index}/num_hosts", ceil(times * pool.num_hosts)))
+        for pool in self._base.cluster.pools:
+            at = f"/cluster/pools/{escaped(pool.id)}"
+            out.append(put(f"{at}/num_hosts", ceil(times * pool.num_hosts)))
             if pool.host_names:
-                out.append(put(f"/cluster/pools/{index}/host_names", []))
+                out.append(put(f"{at}/host_names", []))
         return tuple(out)
 
 

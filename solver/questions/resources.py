@@ -70,8 +70,8 @@ def resources_of(request: PlanRequest, kinds: Sequence[str]) -> tuple[Resource, 
         found += [_link(link) for link in request.cluster.links]
         found += [_uplink(place) for place in request.cluster.places if place.uplink.oversubscription > 1.0]
     if "pools" in kinds:
-        found += [_hosts(index, pool) for index, pool in enumerate(request.cluster.pools)]
-        found += [_cards(index, pool) for index, pool in enumerate(request.cluster.pools)]
+        found += [_hosts(pool) for pool in request.cluster.pools]
+        found += [_cards(pool) for pool in request.cluster.pools]
         found += _memory(request.cluster.pools)
     if "limits" in kinds:
         found += [_limit(group) for group in wishes_of(request) if not group.pointer.startswith(NOT_LIMITS)]
@@ -117,18 +117,20 @@ def _uplink(place: Place) -> Resource:
     return Resource("uplink", f"uplink of {place.id}", f"{over:g} to 1", larger, links=(f"uplink:{place.id}",))
 
 
-def _hosts(index: int, pool: Pool) -> Resource:
+def _hosts(pool: Pool) -> Resource:
+    at = f"/cluster/pools/{escaped(pool.id)}"
+
     def larger(fraction: float) -> tuple[Change, ...]:
-        hosts = put(f"/cluster/pools/{index}/num_hosts", ceil(pool.num_hosts * (1.0 + fraction)))
-        return (hosts, put(f"/cluster/pools/{index}/host_names", [])) if pool.host_names else (hosts,)
+        hosts = put(f"{at}/num_hosts", ceil(pool.num_hosts * (1.0 + fraction)))
+        return (hosts, put(f"{at}/host_names", [])) if pool.host_names else (hosts,)
 
     there = f"{pool.num_hosts:,} hosts of {pool.gpus_per_host} {pool.gpu.name}"
     return Resource("hosts", f"hosts of {pool.id}", there, larger)
 
 
-def _cards(index: int, pool: Pool) -> Resource:
+def _cards(pool: Pool) -> Resource:
     def larger(fraction: float) -> tuple[Change, ...]:
-        return (multiplied(f"/cluster/pools/{index}/nic_bytes_per_s", 1.0 + fraction),)
+        return (multiplied(f"/cluster/pools/{escaped(pool.id)}/nic_bytes_per_s", 1.0 + fraction),)
 
     there = f"{pool.nic_bytes_per_s_per_gpu / GBIT:,.4g} Gb/s per GPU"
     return Resource("network_cards", f"network cards of {pool.id}", there, larger)
@@ -136,12 +138,13 @@ def _cards(index: int, pool: Pool) -> Resource:
 
 def _memory(pools: Sequence[Pool]) -> Iterator[Resource]:
     for name in dict.fromkeys(pool.gpu.name for pool in pools):
-        numbers = [index for index, pool in enumerate(pools) if pool.gpu.name == name]
+        alike = tuple(pool for pool in pools if pool.gpu.name == name)
 
-        def larger(fraction: float, numbers: Sequence[int] = tuple(numbers)) -> tuple[Change, ...]:
-            return tuple(multiplied(f"/cluster/pools/{index}/gpu/memory_bytes", 1.0 + fraction) for index in numbers)
+        def larger(fraction: float, alike: Sequence[Pool] = alike) -> tuple[Change, ...]:
+            pointers = [f"/cluster/pools/{escaped(pool.id)}/gpu/memory_bytes" for pool in alike]
+            return tuple(multiplied(pointer, 1.0 + fraction) for pointer in pointers)
 
-        there = f"{pools[numbers[0]].gpu.memory_bytes / GIB:.1f} GiB per GPU"
+        there = f"{alike[0].gpu.memory_bytes / GIB:.1f} GiB per GPU"
         yield Resource("memory", f"memory of {name}", there, larger)
 
 

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from models.cluster import GpuType
 from models.errors import InvalidRequest
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.robust import Robust, SlowPool
@@ -49,22 +51,21 @@ def corners(question: Robust) -> Iterator[tuple[str, tuple[Change, ...]]]:
 def slowed(request: PlanRequest, slow_pools: Sequence[SlowPool], where: str = "/slow_pools") -> PlanRequest:
     """The request with pools of GPUs that take longer: a type of their own, with its rates and measured times."""
     for number, slow in enumerate(slow_pools):
-        index = next((i for i, pool in enumerate(request.cluster.pools) if pool.id == slow.pool), None)
-        if index is None:
+        gpu = next((pool.gpu for pool in request.cluster.pools if pool.id == slow.pool), None)
+        if gpu is None:
             raise InvalidRequest(
                 f"there is no pool {slow.pool!r} in cluster {request.cluster.name!r}",
                 pointer=f"{where}/{number}/pool",
                 remedy="use one of " + ", ".join(pool.id for pool in request.cluster.pools[:12]),
             )
-        request = changed(request, _slower(request, index, slow), f"{where}/{number}")
+        request = changed(request, _slower(request, gpu, slow), f"{where}/{number}")
     return request
 
 
-def _slower(request: PlanRequest, index: int, slow: SlowPool) -> list[Change]:
-    gpu = request.cluster.pools[index].gpu
+def _slower(request: PlanRequest, gpu: GpuType, slow: SlowPool) -> list[Change]:
     name = f"{gpu.name}, {slow.times:g} times as long in {slow.pool}"[:200]
     rates = {rate: getattr(gpu, rate) / slow.times for rate in RATES if getattr(gpu, rate) is not None}
-    changes = [Change(pointer=f"/cluster/pools/{index}/gpu", value=gpu.model_copy(
+    changes = [Change(pointer=f"/cluster/pools/{escaped(slow.pool)}/gpu", value=gpu.model_copy(
         update={"name": name, **rates}).model_dump(mode="json"))]  # fmt: skip
     for profile in request.workload.layer_profiles:
         if profile.gpu == gpu.name:

@@ -275,13 +275,14 @@ ADDITIONS: tuple[Change, ...] = (
 # Changes that change nothing.
 
 
-def other_names(_: Dice, document: Json) -> Json | None:
-    """Every place, pool and link under a name that sorts the other way round."""
+def other_names(_: Dice, document: Json) -> Json:
+    """Every place, pool and link under a name that sorts the other way round, pools by numbers."""
     changed = copy.deepcopy(document)
     hardware = changed["cluster"]
-    for kind in ("pools", "links"):
-        for number, one in enumerate(hardware.get(kind, [])):
-            one["id"] = f"{kind}-{999 - number}"
+    for number, pool in enumerate(hardware["pools"]):
+        pool["id"] = f"{len(hardware['pools']) - 1 - number}"
+    for number, link in enumerate(hardware.get("links", [])):
+        link["id"] = f"link-{999 - number}"
     names = {place["id"]: f"place-{999 - number}" for number, place in enumerate(hardware["places"])}
     for place in hardware["places"]:
         place["id"] = names[place["id"]]

@@ -14,6 +14,7 @@ from solver.network.balancing import balanced_efficiency
 from solver.network.technology import QUEUE_PAIRS
 from solver.questions.changes import changed_document
 from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, StatedWorld, direction
+from solver.questions.resources import resources_of
 from solver.questions.searches import changed
 from tests.build_request import build_request
 
@@ -37,6 +38,24 @@ def test_every_kind_of_change_does_what_it_says() -> None:
     assert {pool.gpu.memory_bytes for pool in made.cluster.pools} == {base.cluster.pools[0].gpu.memory_bytes + 1e9}
     assert "north" in made.constraints.forbidden_places
     assert made.constraints.max_gpus is None
+
+
+def test_an_element_goes_by_its_id_also_where_that_is_the_position_of_another() -> None:
+    document = build_request().model_dump(mode="json")
+    last = len(document["cluster"]["pools"]) - 1
+    for index, pool in enumerate(document["cluster"]["pools"]):
+        pool["id"] = f"{last - index}"
+    base = PlanRequest.model_validate(document)
+    hosts = {pool.id: pool.num_hosts for pool in base.cluster.pools}
+    one = changed(base, [Change(pointer="/cluster/pools/0/num_reserved_gpus", value=1)])
+    assert {pool.id: pool.num_reserved_gpus for pool in one.cluster.pools} == {**dict.fromkeys(hosts, 0), "0": 1}
+    for resource in resources_of(base, ("pools",)):
+        if resource.kind == "hosts" and not resource.together and resource.larger is not None:
+            more = {pool.id: pool.num_hosts for pool in changed(base, resource.larger(0.5)).cluster.pools}
+            name = resource.name.removeprefix("hosts of ")
+            assert {pool for pool in hosts if more[pool] != hosts[pool]} == {name}
+    with pytest.raises(InvalidRequest, match="leads nowhere"):
+        changed(base, [Change(pointer="/cluster/links/00/latency_s", value=1.0)])
 
 
 def test_elements_that_go_do_not_move_those_that_stay() -> None:
