@@ -83,9 +83,10 @@ SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in 
 # Neither control characters (C0, DEL, C1) nor what breaks a line or turns the direction of reading.
 PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), AfterValidator(_composed)]
-Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
+MOST_SECONDS = 1e7  # 116 days: an iteration that long is one of a wrong unit
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
-PositiveSeconds = Annotated[float, Field(gt=0, le=1e7, json_schema_extra=_unit("s"))]
+PositiveSeconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
 MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S = 1e18, 1e14, 1e20
 BytesPerSecond = Annotated[

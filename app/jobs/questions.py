@@ -23,7 +23,7 @@ from app.jobs.submission import Submitted, submitted_once
 from app.settings import Settings
 from app.storage.plans import NewPlan, PlanRow
 from models.errors import PlannerError
-from models.least import Frontier
+from models.least import Frontier, Sizing
 from models.outcome import Planned
 from models.pointers import escaped
 from models.question_parts import Change
@@ -33,6 +33,7 @@ from models.robust import Robust
 from models.what_now import WhatNow
 from models.worth import Curves
 from solver.questions.changes import changed_document
+from solver.questions.targets import target_seconds
 
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
@@ -59,11 +60,11 @@ def check_question(question: Question, settings: Settings) -> None:
         with _refusing():
             changed_document(base, [Change(pointer=one.pointer) for one in question.ranges], "/ranges")
     if isinstance(question, Curves):
-        for number, over in enumerate(question.over):
-            if over.startswith("/"):
-                _check_number(base, over, f"/over/{number}")
+        _check_numbers(base, question)
     if isinstance(question, Frontier):
         _check_watts(base, question)
+    if isinstance(question, Sizing):
+        _check_target(base, question)
     for changes, where in _change_sets(question):
         _changed(base, changes, where, settings)
     if isinstance(question, Robust):
@@ -124,12 +125,21 @@ def _check_watts(request: PlanRequest, question: Frontier) -> None:
                                  "Use the name of a GPU type of the request."),))  # fmt: skip
 
 
-def _check_number(request: PlanRequest, pointer: str, where: str) -> None:
+def _check_target(request: PlanRequest, question: Sizing) -> None:
+    """Refuse a target that is slower than any plan."""
+    with _refusing():
+        target_seconds(question.target, request)
+
+
+def _check_numbers(request: PlanRequest, question: Curves) -> None:
     """Refuse a pointer that leads nowhere, or to no number."""
-    try:
-        changed_document(request, (Change(pointer=pointer, op="multiply", value=1.0),), where)
-    except PlannerError as error:
-        raise Refused((replace(from_planner_error(error), pointer=where),)) from None
+    for number, over in enumerate(question.over):
+        where = f"/over/{number}"
+        try:
+            if over.startswith("/"):
+                changed_document(request, (Change(pointer=over, op="multiply", value=1.0),), where)
+        except PlannerError as error:
+            raise Refused((replace(from_planner_error(error), pointer=where),)) from None
 
 
 def _at(fault: Fault, where: str) -> Fault:

@@ -172,6 +172,7 @@ def _robust(*ranges: dict[str, Any]) -> dict[str, Any]:
         ({"ask": "curves", "over": ["/cluster/nowhere"]}, "/over/0", "leads nowhere"),
         ({"ask": "curves", "over": ["speed"]}, "/over/0", "bandwidth"),
         ({"ask": "least", "target": {}}, "/target", "one target is needed"),
+        ({"ask": "least", "target": {"tokens_per_s": 1e-3}}, "/target", "at most 10,000,000 s"),
         ({"ask": "frontier", "against": ["joy"]}, "/against/0", "joy"),
         ({"ask": "worth", "of": []}, "/of", "at least 1"),
         ({"ask": "frontier", "against": ["energy"], "watts_of_gpu": {"H1000": 700}}, "/watts_of_gpu/H1000", "H1000"),

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from models.errors import InvalidRequest
 from models.least import Sizing, SizingAnswer, Target
 from models.outcome import Planned
 from solver.planner import plan
 from solver.questions.ask import ask
-from solver.questions.least import target_seconds
 from solver.questions.searches import changed, with_profile
+from solver.questions.targets import target_seconds
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request, with_batch
 
@@ -86,6 +87,37 @@ def test_targets_are_iteration_times() -> None:
     assert target_seconds(Target(tokens_per_s=tokens / 4.0), request) == 4.0
     dated = {"begins_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-02T00:00:00Z", "training_fraction": 0.5}
     assert target_seconds(Target.model_validate({"tokens": 100.0 * tokens, **dated}), request) == 432.0
+
+
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ({"tokens_per_s": 1e-3}, "tokens per second"),
+        ({"tokens": 1, "begins_at": "2026-03-01T00:00:00Z", "ends_at": "2099-03-01T00:00:01Z"}, "more tokens"),
+        (
+            {
+                "tokens": 1e18,
+                "begins_at": "2026-03-01T00:00:00Z",
+                "ends_at": "2026-03-02T00:00:00Z",
+                "training_fraction": 5e-324,
+            },
+            "training_fraction",
+        ),
+    ],
+)
+def test_a_target_that_no_plan_could_state_is_refused(target: dict[str, Any], advice: str) -> None:
+    with pytest.raises(InvalidRequest, match="at most 10,000,000 s") as refused:
+        _asked(small_request(), 1.0, target, "gpus")
+    assert refused.value.pointer == "/target"
+    assert advice in refused.value.remedy
+
+
+def test_the_least_rate_that_a_refusal_names_is_taken() -> None:
+    request = build_request()
+    with pytest.raises(InvalidRequest) as refused:
+        target_seconds(Target(tokens_per_s=1e-6), request)
+    rate = float(refused.value.remedy.split("at least ")[1].split()[0])
+    assert 0.99e7 < target_seconds(Target(tokens_per_s=rate), request) <= 1e7
 
 
 @pytest.mark.parametrize(
