@@ -251,16 +251,18 @@ def build_topology(cluster: Cluster) -> Topology:
 
     An uplink carries the network cards below it over its oversubscription. A building with explicit links and an
     uplink left at its default has no uplink: there the region only groups, and the links are the network, unless the
-    request says that the buildings of a region are inside one fabric.
+    request says that the buildings of a region are inside one fabric. Where it says that they are separate, no building
+    has an uplink that nobody stated.
     """
     around, buildings = ancestors_of(cluster), buildings_of(cluster)
     regions = {place.id for place in cluster.places if place.level == "region"}
     nic_rate = _nic_rate_below(cluster, around)
-    one_fabric = cluster.fabric == "one"
+    one_fabric, separate = cluster.fabric == "one", cluster.fabric == "separate"
     linked = {buildings[end] for link in cluster.links for end in (link.from_place, link.to_place)}
     edges: list[Edge] = []
     for place in cluster.places:
-        only_grouped = place.level == "building" and place.id in linked and place.uplink == Uplink()
+        unstated = place.level == "building" and place.uplink == Uplink()
+        only_grouped = unstated and (separate or place.id in linked)
         if place.parent is not None and nic_rate[place.id] > 0 and (one_fabric or not only_grouped):
             edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
     for link in cluster.links:

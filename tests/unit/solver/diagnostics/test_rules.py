@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from models.catalogue import entry_names, named_entry
-from models.outcome import Infeasible
+from models.outcome import Infeasible, Planned
 from models.request import PlanRequest
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.diagnostics.rule import MOST_ALIKE
@@ -196,9 +196,18 @@ class TestMissingLinks:
         separate = read(lambda one: (apart(one), part("cluster", fabric="separate")(one)))
         assert lint(separate) == ()
 
-    def test_free_uplinks_stay_an_error_for_buildings_that_are_said_to_be_apart(self) -> None:
-        request = read(lambda one: (no_links(one), part("cluster", fabric="separate")(one)))
-        assert [one.code for one in lint(request)] == ["links-missing"]
+    def test_buildings_of_a_region_that_are_said_to_be_separate_are_planned_one_by_one(self) -> None:
+        def apart(one: Json) -> None:
+            no_links(one)
+            one["cluster"]["fabric"] = "separate"
+            one["options"] = {"time_limit_s": 4.0}
+
+        request = read(apart)
+        assert lint(request) == ()
+        outcome = plan(request)
+        assert isinstance(outcome, Planned), outcome
+        assert outcome.plan.placement.crossing == "none"
+        assert len({ranks.pool for ranks in outcome.plan.placement.rank_map}) == 1
 
     @pytest.mark.parametrize(
         "say",

@@ -65,6 +65,16 @@ def test_an_uplink_that_was_described_stays_beside_a_link():
     assert ("uplink:west", False) not in topology.edge_index
 
 
+def test_nothing_but_what_is_stated_joins_buildings_that_are_said_to_be_separate():
+    apart = two_buildings().model_copy(update={"fabric": "separate"})
+    assert not build_topology(apart).connected("east-z1", "west-z1")
+    assert build_topology(apart).connected("east-z1", "east-z2")
+    stated = two_buildings(oversubscription=2.8).model_copy(update={"fabric": "separate"})
+    assert build_topology(stated).connected("east-z1", "campus")
+    linked = two_buildings(links=[cable()]).model_copy(update={"fabric": "separate"})
+    assert build_topology(linked).connected("east-z1", "west-z1")
+
+
 def test_failed_planes_and_background_shrink_each_direction():
     link = cable(planes=4, num_failed_planes=1, background_bytes_per_s=1e11, reverse_capacity_bytes_per_s=8e11)
     topology = build_topology(two_buildings(links=[link]))
