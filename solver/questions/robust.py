@@ -31,7 +31,7 @@ from solver.questions.robust_bounds import RobustBounds
 from solver.questions.row_bounds import RowBounds
 from solver.questions.scenarios import World, worlds_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.warm_start import judged, no_other
+from solver.questions.warm_start import is_refused, judged, no_other
 from solver.search.tasks import placed
 from solver.search.warm_start import timings_of
 
@@ -48,17 +48,19 @@ class _World:
     world: World
     context: Context
     quick: Scheduler
+    refused: bool
 
     @classmethod
     def of(cls, world: World, hooks: RunHooks) -> _World:
         request = within_framework(world.request)
         context = Context(request, stack_for(request))
-        return cls(world, context, Schedulers(context, hooks.clock, hooks.stopped).quick)
+        quick = Schedulers(context, hooks.clock, hooks.stopped).quick
+        return cls(world, context, quick, is_refused(world.request))
 
     def timed(self, candidate: Candidate, pools: Sequence[str], scheduler: Scheduler) -> Evaluation | None:
         """A candidate of another world here, its pools found by their ids; None where it does not run."""
         index = {pool.id: number for number, pool in enumerate(self.context.pools)}
-        if any(pools[one] not in index for route in candidate.routes for one in route.pools):
+        if self.refused or any(pools[one] not in index for route in candidate.routes for one in route.pools):
             return None
         routes = tuple(
             replace(route, pools=tuple(index[pools[one]] for one in route.pools)) for route in candidate.routes

@@ -24,6 +24,7 @@ from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction
+from solver.questions.own_rows import has_every_row, own_bound_s
 from solver.questions.searches import SearchRuns, witness_of
 from solver.questions.warm_start import carried_over
 from solver.search.warm_start import allowing_only
@@ -161,6 +162,17 @@ class SideComparison:
         limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
+    def bound_of_less(self, smaller: PlanRequest, larger: PlanRequest, bound: float) -> float | None:
+        """What a bound of a larger world proves of one with nothing but less, whose own configurations count, too."""
+        if smaller == larger:
+            return bound
+        base, late = self.base.outcome, self.searches.hooks.stopped
+        if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
+            contexts = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
+            return bound if has_every_row(*contexts) else None
+        own_s = own_bound_s(smaller, larger, base.plan.metrics.iteration_s, late)
+        return min(bound, self.measure.of_seconds(smaller, own_s))
+
     def plan_base(self, limit_s: float, publish: Callable[[], None]) -> None:
         """The base, which takes the time of its own request; what is known of it is published as it is found."""
         request = self.searches.base
@@ -243,7 +255,12 @@ class SideComparison:
 
 
 def gain_of(name: str, base: Side, side: Side, direction: Direction = None) -> Gain:
-    """The interval that holds the gain, and what it says; more never hurts, so more gains and less loses 0 at worst."""
+    """The interval that holds the gain, and what it says; more never hurts, so more gains and less loses 0 at worst.
+
+    A world with more has all plans of the base, also those that a search of it would not look at.
+    """
+    if direction == "more" and side.bound is not None:
+        side = replace(side, bound=min(side.bound, base.bound or 0.0))
     least = base.bound - side.value if base.bound is not None and side.value is not None else None
     most = base.value - side.bound if base.value is not None and side.bound is not None else None
     if direction == "more" and base.value is not None:

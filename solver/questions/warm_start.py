@@ -13,10 +13,11 @@ from models.request import PlanRequest
 from models.statements import PROVEN
 from solver.bounds.work import light_bound_s, speed_of_light_s
 from solver.clock import Clock
-from solver.configurations.framework import within_framework
+from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Schedulers
+from solver.lint import lint
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
 from solver.search.warm_start import candidate_of, timed_again
@@ -32,11 +33,14 @@ def carried_over(
     *,
     as_it_stands: bool = False,
 ) -> Planned | None:
-    """The best judged plan with the configuration of another request's plan; None where it has none here.
+    """The best judged plan with the configuration of another request's plan; None where it has none here, or where
+    arithmetic alone refuses the request.
 
     `as_it_stands`: with its own places and orders alone, wherever else it may be.
     """
     began_s = clock()
+    if is_refused(request):
+        return None
     request = within_framework(request)
     context = Context(request, stack_for(request))
     best = Incumbent(context, Goal.of(context))
@@ -53,6 +57,11 @@ def carried_over(
         if value < INFINITE and best.submit(found, value, unproven(context, found)).accepted:
             break
     return None if best.plan is None else Planned(plan=best.plan, complete=False, elapsed_s=max(clock() - began_s, 0.0))
+
+
+def is_refused(request: PlanRequest) -> bool:
+    """Whether arithmetic alone shows that there is no plan, as where nothing joins buildings: timing looks for none."""
+    return bool(lint(request) or framework_reasons(request))
 
 
 def no_other(_problem: object) -> None:

@@ -114,12 +114,16 @@ class _Asked:
 
     def _bound_alike(self, largest: _Item, bound: float | None) -> None:
         """What no plan falls below with more of all of a kind, none does with more of one of them, or of none."""
-        base = self.compared.base
-        if bound is not None and base.bound is not None and base.value is not None:
-            self.compared.base = replace(base, bound=min(max(base.bound, bound), base.value))
+        base, request = self.compared.base, largest.useful.request
+        if bound is None:
+            return
+        of_base = self.compared.bound_of_less(self.compared.searches.base, request, bound)
+        if of_base is not None and base.bound is not None and base.value is not None:
+            self.compared.base = replace(base, bound=min(max(base.bound, of_base), base.value))
         for item in self.items:
             if item.resource.kind == largest.resource.kind:
-                self.compared.add(item.useful.name, Side(bound=bound))
+                own = self.compared.bound_of_less(item.useful.request, request, bound)
+                self.compared.add(item.useful.name, Side(bound=own))
 
     def _largest(self) -> list[_Item]:
         """Of each kind all together, or the only one."""

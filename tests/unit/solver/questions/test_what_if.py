@@ -12,6 +12,7 @@ from benchmarks.what_ifs import answered, contradictions, request, variant
 from models.errors import InvalidRequest
 from models.outcome import Planned
 from models.questions import WhatIf, WhatIfAnswer
+from models.robust import Robust
 from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
@@ -151,3 +152,19 @@ def test_what_a_plan_like_the_base_cannot_do_others_may() -> None:
     compared.base = Side(outcome)
     assert isinstance(outcome, Planned)
     assert compared.near(world, time.process_time() + 3.0).outcome is None
+
+
+def test_a_world_that_arithmetic_refuses_has_no_plan_carried_over_into_it() -> None:
+    """Without links nothing joins the buildings of a region: the plan timed there would cross at the rate of cards."""
+    document = build_request(options={"time_limit_s": 2.0, "workers": 1}).model_dump(mode="json")
+    document["cluster"]["places"].append({"id": "all", "level": "region"})
+    for place in document["cluster"]["places"]:
+        if place["level"] == "building":
+            place["parent"] = "all"
+    links = [{"pointer": f"/cluster/links/{one['id']}", "op": "remove"} for one in document["cluster"]["links"]]
+    variants = [{"name": "no links", "changes": links}]
+    parts = {"request": document, "options": {"time_limit_s": 6.0}}
+    gain = ask(WhatIf.model_validate({**parts, "variants": variants}), clock=time.process_time).gains[0]
+    assert (gain.verdict, gain.value, gain.reasons[0].code) == ("no plan", None, "links-missing")
+    robust = ask(Robust.model_validate({**parts, "scenarios": variants}), clock=time.process_time)
+    assert (robust.outcome, robust.figures[1].status, robust.figures[1].best_s) == ("infeasible", "infeasible", None)

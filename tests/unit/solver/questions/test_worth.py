@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from models.question_parts import Change
+from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
 from solver.questions.ask import ask
 from solver.questions.resources import Resource, resources_of
-from solver.questions.searches import changed
-from solver.questions.side_by_side import Side
+from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE, agree
@@ -160,3 +162,30 @@ def test_what_a_request_may_state_no_more_of_is_left_out() -> None:
     of_all = {value.name for value in _asked(2.0).values}
     widest = {value.name for value in _asked(2.0, cluster=_narrow(9e17, "east-north")).values}
     assert widest < of_all
+
+
+def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> None:
+    """Three ranks on two buildings are only looked at where they are asked for: the larger world does not have them."""
+    places = [{"id": name, "level": "building"} for name in ("east", "west")]
+    pool = {"gpu": "H100-SXM-80G", "gpus_per_host": 1, "nic_bytes_per_s": 5e10}
+    pools = [{**pool, "id": name, "place": name, "num_hosts": hosts} for name, hosts in (("east", 9), ("west", 16))]
+    link = {"id": "ew", "from_place": "east", "to_place": "west", "capacity_bytes_per_s": 1e11, "latency_s": 1e-3}
+    request = {
+        "workload": {"architecture": "llama-3.1-8b", "sequence_length": 8192, "global_batch_sequences": 64},
+        "cluster": {"name": "two", "places": places, "pools": pools, "links": [link]},
+        "constraints": {"allowed": {"pp": [3]}},
+        "options": {"time_limit_s": 3.0, "workers": 1},
+    }
+    base = with_profile(PlanRequest.model_validate(request))
+    question = Worth.model_validate({"request": request, "options": {"time_limit_s": 60.0}})
+    runs = SearchRuns(base, RunHooks.of(question, lambda: False, time.process_time))
+    compared = SideComparison(runs, SharedGoal.of([base]))
+    compared.plan_base(6.0, lambda: None)
+    assert compared.base.value is not None
+    beyond = 2.0 * compared.base.value
+    free = changed(base, [Change(pointer="/constraints/allowed/pp", op="remove")])
+    own = compared.bound_of_less(base, free, beyond)
+    assert own is not None
+    assert own <= compared.base.value, "all its configurations are its own"
+    wider = changed(base, [Change(pointer="/cluster/links/ew/capacity_bytes_per_s", value=2e11)])
+    assert compared.bound_of_less(base, wider, beyond) == beyond, "none is"
