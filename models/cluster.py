@@ -35,6 +35,7 @@ LoadBalancing = Literal["ecmp", "ecmp_qp_scaling", "spray", "dqplb"]
 PlaceId = Name
 Latency = Annotated[Seconds, Field(le=10)]  # a geostationary satellite is 0.25 s away: more is a wrong unit
 MAX_GPUS = 4_194_304
+MOST_DOMAIN_GPUS = 65_536  # seven times the largest scale-up domain on offer; sizes up to it are tried one by one
 
 
 class GpuType(Frozen):
@@ -56,7 +57,9 @@ class GpuType(Frozen):
     scale_up_bytes_per_s: BytesPerSecond = Field(
         description="Scale-up (NVLink or alike) bandwidth per GPU and direction.", examples=[4.5e11]
     )
-    scale_up_domain_gpus: PositiveCount = Field(description="GPUs in one scale-up domain.", examples=[8])
+    scale_up_domain_gpus: Annotated[int, Field(ge=1, le=MOST_DOMAIN_GPUS)] = Field(
+        description="GPUs in one scale-up domain.", examples=[8]
+    )
     scale_up_full_mesh: bool = Field(
         False,
         description="Each pair of a domain has a link of its own in place of a switch: n GPUs use n - 1 of them.",

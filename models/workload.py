@@ -14,14 +14,18 @@ from models.catalogue import named_entry
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "fp4"]
 Recompute = Literal["none", "selective", "full"]
+MOST_LAYERS = 4096  # 32 times those of Llama 3.1 405B; layers are looked at one by one
+MOST_HEADS, MOST_EXPERTS = 65_536, 1_048_576  # far beyond any model; divisors of both are looked for one by one
+LayerCount = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
+HeadCount = Annotated[int, Field(ge=1, le=MOST_HEADS)]
 
 
 class GroupedQueryAttention(Frozen):
     """Softmax attention with shared key/value heads; multi-head attention is the case num_kv_heads = num_heads."""
 
     kind: Literal["gqa"] = Field("gqa", description="Tag of this attention form.", examples=["gqa"])
-    num_heads: PositiveCount = Field(description="Query heads per layer.", examples=[128])
-    num_kv_heads: PositiveCount = Field(description="Key/value heads per layer; divides num_heads.", examples=[8])
+    num_heads: HeadCount = Field(description="Query heads per layer.", examples=[128])
+    num_kv_heads: HeadCount = Field(description="Key/value heads per layer; divides num_heads.", examples=[8])
     head_dim: PositiveCount = Field(description="Width of one head.", examples=[128])
 
     @model_validator(mode="after")
@@ -38,7 +42,7 @@ class LatentAttention(Frozen):
     """Multi-head latent attention (DeepSeek-V2/V3): keys and values are expanded from a low-rank latent."""
 
     kind: Literal["mla"] = Field("mla", description="Tag of this attention form.", examples=["mla"])
-    num_heads: PositiveCount = Field(description="Attention heads per layer.", examples=[128])
+    num_heads: HeadCount = Field(description="Attention heads per layer.", examples=[128])
     q_lora_rank: Count = Field(description="Rank of the query compression; 0 means none.", examples=[1536])
     kv_lora_rank: PositiveCount = Field(description="Rank of the joint key/value latent.", examples=[512])
     qk_nope_head_dim: PositiveCount = Field(description="Per-head width without position encoding.", examples=[128])
@@ -52,7 +56,9 @@ Attention = Annotated[GroupedQueryAttention | LatentAttention, Field(discriminat
 class MixtureOfExperts(Frozen):
     """Routed and shared experts, and which layers have them."""
 
-    num_experts: PositiveCount = Field(description="Routed experts per MoE layer.", examples=[256])
+    num_experts: Annotated[int, Field(ge=1, le=MOST_EXPERTS)] = Field(
+        description="Routed experts per MoE layer.", examples=[256]
+    )
     experts_per_token: PositiveCount = Field(description="Routed experts that each token visits (top-k).", examples=[8])
     expert_ffn_hidden_size: PositiveCount = Field(description="Inner width of one routed expert.", examples=[2048])
     num_shared_experts: Count = Field(0, description="Experts that every token visits.", examples=[1])
@@ -138,7 +144,7 @@ class Architecture(Frozen):
     """A decoder-only transformer, dense or mixture of experts."""
 
     name: Name = Field(description="Name used in plans and reports.", examples=["llama-3.1-405b"])
-    num_layers: Annotated[int, Field(ge=1, le=4096)] = Field(description="Transformer layers.", examples=[126])
+    num_layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)] = Field(description="Transformer layers.", examples=[126])
     hidden_size: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
         description="Width of the residual stream.", examples=[16384]
     )
@@ -157,7 +163,7 @@ class Architecture(Frozen):
         description="Experts; null for a dense model.",
         examples=[{"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 14336}],
     )
-    num_mtp_layers: Count = Field(
+    num_mtp_layers: LayerCount = Field(
         0, description="Extra multi-token-prediction layers after the last layer.", examples=[1]
     )
     definition: ModelDefinition | None = Field(

@@ -5,6 +5,7 @@ The counting (a multiply-add is 2 operations).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 from models.workload import Architecture, GroupedQueryAttention, LatentAttention, Workload
@@ -120,16 +121,12 @@ def model_flops_per_token(
     ('2.5240e+12', '2.6254e+12')
     """
     causal = convention == "causal"
-    layers = [architecture.is_moe_layer(index) for index in range(architecture.num_layers)]
-    num_heads = 1
-    if with_mtp and architecture.num_mtp_layers:
-        layers += [layers[-1]] * architecture.num_mtp_layers
-        num_heads += architecture.num_mtp_layers
-    by_kind = {
-        moe: layer_forward_flops(architecture, sequence_length=sequence_length, moe=moe, causal=causal)
-        for moe in set(layers)
-    }
-    forward = sum(by_kind[moe] for moe in layers) + num_heads * logits_flops(architecture)
+    num_of_kind = Counter(architecture.is_moe_layer(index) for index in range(architecture.num_layers))
+    num_mtp = architecture.num_mtp_layers if with_mtp else 0
+    num_of_kind[architecture.is_moe_layer(architecture.num_layers - 1)] += num_mtp
+    forward = (1 + num_mtp) * logits_flops(architecture)
+    for moe, number in num_of_kind.items():
+        forward += number * layer_forward_flops(architecture, sequence_length=sequence_length, moe=moe, causal=causal)
     return (1.0 + BACKWARD_OVER_FORWARD) * forward
 
 

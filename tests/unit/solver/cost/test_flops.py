@@ -47,6 +47,16 @@ def test_the_closed_form_without_recomputation_equals_the_sum_over_matrices():
     assert counted == pytest.approx(closed, rel=1e-12)
 
 
+def test_an_extra_prediction_layer_counts_as_the_last_layer_and_an_output_projection():
+    plain = mixture()
+    extra = plain.model_copy(update={"num_mtp_layers": 2})
+    last = flops.layer_forward_flops(plain, sequence_length=2048, moe=True, causal=True)
+    more = 3.0 * 2.0 * (last + flops.logits_flops(plain))
+    counted = flops.model_flops_per_token(plain, 2048)
+    assert flops.model_flops_per_token(extra, 2048) == pytest.approx(counted + more, rel=1e-12)
+    assert flops.model_flops_per_token(extra, 2048, with_mtp=False) == counted
+
+
 def test_recomputation_adds_a_third_of_the_layers():
     arguments = {"batch": 1, "sequence": 2048, "num_layers": 24, "hidden": 4096, "vocab": 0}
     with_it = flops.hardware_flops_sc21(**arguments)
