@@ -36,6 +36,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "too-slow": "Infeasible: every iteration takes days; some rate or time is in a wrong unit.",
     "precision-unsupported": "Infeasible: the GPUs lack the precision.",
     "nothing-allowed": "Infeasible: the constraints leave no configuration.",
+    "too-many-operations": "Infeasible: only pipelines that are longer than this program times fit.",
     "too-few-rows": "Fewer measured rows than the fit needs.",
     "contradictory-rows": "The measured rows contradict each other.",
     "invalid-json": "The body is not a JSON document.",

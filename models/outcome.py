@@ -28,6 +28,7 @@ class Reason(Frozen):
         "too-slow",
         "precision-unsupported",
         "nothing-allowed",
+        "too-many-operations",
         "no-price",
         "links-missing",
     ] = Field(description="Kind of contradiction.", examples=["memory-too-small"])

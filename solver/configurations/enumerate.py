@@ -6,7 +6,7 @@ Whether a configuration fits into memory is the business of `bounds/work.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ FAMILY_CODES = ("one_way", "loop", "v")
 ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
+OPERATIONS_EACH = 3  # a forward, an input gradient and a weight gradient, which a schedule may run apart
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
 ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
 
@@ -65,30 +66,22 @@ class Space:
         )
         return shapes
 
+    def num_operations(self) -> IntArray:
+        """Operations of one replica's pipeline."""
+        one = self.columns
+        return _num_operations(one.pp * one.vpp, one.num_microbatches)
 
-def enumerate_space(request: PlanRequest) -> Space:
+
+def enumerate_space(request: PlanRequest, *, most_operations: float = MAX_OPERATIONS) -> Space:
     """All configurations of the request, tens of thousands of rows at most a few times over."""
     pools = usable_pools(request)
     shapes = _shapes(request, pools)
-    rows = _with_batches(request, shapes)
+    rows = _with_batches(request, shapes, most_operations)
     rows = _with_experts(request, rows)
     rows = _with_sharding(request, pools, rows)
     rows = _with_choices(rows, "recompute", _recompute_codes(request))
     rows = _with_layer_splits(request, pools, rows)
-    names = (
-        "tp",
-        "cp",
-        "ep",
-        "pp",
-        "dp",
-        "vpp",
-        "micro_batch",
-        "num_microbatches",
-        "sharding",
-        "shard_group",
-        "recompute",
-    )
-    columns = Columns(**{name: rows[name] for name in names})
+    columns = Columns(**{field.name: rows[field.name] for field in fields(Columns)})
     return Space(columns=columns, family=rows["family"], layer_split=rows["layer_split"])
 
 
@@ -221,7 +214,12 @@ def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:
     return out
 
 
-def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
+def _num_operations(num_stages: IntArray, num_microbatches: IntArray) -> IntArray:
+    """Forward, input gradient and weight gradient of every micro-batch on every stage."""
+    return OPERATIONS_EACH * num_stages * num_microbatches
+
+
+def _with_batches(request: PlanRequest, rows: Rows, most_operations: float) -> Rows:
     """Replicas and micro-batches: dp * micro_batch * num_microbatches = the global batch."""
     batch, allowed = request.workload.global_batch_sequences, request.constraints.allowed
     divisors = _divisors(batch)
@@ -234,8 +232,8 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
     table = np.array(pairs, dtype=np.int64).reshape(-1, 3)
     dp, num_microbatches = table[:, 0], table[:, 2]
-    operations = 3 * (rows["pp"] * rows["vpp"])[:, None] * num_microbatches
-    keep = (dp <= rows["max_dp"][:, None]) & (operations <= MAX_OPERATIONS)
+    operations = _num_operations((rows["pp"] * rows["vpp"])[:, None], num_microbatches)
+    keep = (dp <= rows["max_dp"][:, None]) & (operations <= most_operations)
     framework = request.constraints.framework
     if framework is not None and framework.microbatch_per_rank:
         keep &= (rows["vpp"][:, None] == 1) | (num_microbatches >= rows["pp"][:, None])

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from math import floor
+from math import floor, inf
 
 import numpy as np
 
 from models.cluster import GpuType
 from models.outcome import Reason
 from models.request import PlanRequest
+from models.schedule import MAX_OPERATIONS
 from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
-from solver.configurations.enumerate import Space, enumerate_space
+from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
@@ -28,6 +29,7 @@ MAX_ROWS = 200_000  # of a larger space nothing is said before a search has pric
 PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
+MOST_HALVED = 10  # times, of what shares out a batch: 16 sequences a micro-batch for each of 64 replicas
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
 Helps = Callable[[PlanRequest], bool]
@@ -38,6 +40,10 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
     """The allowed values leave no configuration at all."""
     request = context.request
     batch = request.workload.global_batch_sequences
+    unlimited = enumerate_space(request, most_operations=inf)
+    found = (_too_long(context, unlimited, late) or memory_reasons(context, unlimited, late)) if len(unlimited) else ()
+    if found:
+        return found
     remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
     return (
         Reason(
@@ -51,6 +57,56 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
             remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
         ),
     )
+
+
+def _too_long(context: Context, unlimited: Space, late: Late) -> tuple[Reason, ...]:
+    """Empty unless something fits into memory once pipelines of any length may be timed."""
+    long = unlimited.take(unlimited.num_operations() > MAX_OPERATIONS)
+    row = _shortest_that_fits(context, long)
+    if row is None:
+        return ()
+    request, one = context.request, long.columns.take(np.array([row]))
+    tp, cp, pp, vpp, dp = (int(column[0]) for column in (one.tp, one.cp, one.pp, one.vpp, one.dp))
+    microbatches, size = int(one.num_microbatches[0]), int(one.micro_batch[0])
+    stages = f"each of {pp * vpp} stages" if pp * vpp > 1 else "one stage"
+    allowed = request.constraints.allowed
+    unit = (dp if allowed.dp else 1) * (size if allowed.micro_batch_sequences else 1)
+    nearest = islice(_helpful(_other_batches(request, unit, pp * vpp), _fits, late), 1)
+    return (
+        Reason(
+            code="too-many-operations",
+            pointer="/workload/global_batch_sequences",
+            detail=(
+                f"the shortest pipeline that fits into memory has {long.num_operations()[row]:,} operations: "
+                f"{OPERATIONS_EACH} for each of {microbatches:,} micro-batches of {size} on {stages} "
+                f"(tp {tp}, cp {cp}, pp {pp}, dp {dp}), which make up the batch of "
+                f"{request.workload.global_batch_sequences:,}. This program times none of more than "
+                f"{MAX_OPERATIONS:,}: a limit of the program, the hardware has none"
+            ),
+            remedies=(*nearest, *_checked(request, _lifted(request), _fits, late)),
+        ),
+    )
+
+
+def _shortest_that_fits(context: Context, space: Space) -> int | None:
+    """The row with the fewest operations of those that fit into memory."""
+    shortest_first = np.argsort(space.num_operations(), kind="stable")[:MAX_ROWS]
+    for first in range(0, len(shortest_first), PORTION):
+        rows = shortest_first[first : first + PORTION]
+        fits, _ = memory_needs(context, space.take(rows))
+        if bool(fits.any()):
+            return int(rows[int(np.argmax(fits))])
+    return None
+
+
+def _other_batches(request: PlanRequest, unit: int, num_stages: int) -> Iterator[Offer]:
+    """Smaller batches, of multiples of `unit`, that pipelines of so many stages are short enough for; nearest first."""
+    batch, most = request.workload.global_batch_sequences, MAX_OPERATIONS // (OPERATIONS_EACH * num_stages)
+    parts = [unit << power for power in range(MOST_HALVED + 1)]
+    found = {part * min(batch // part, most) for part in parts if part <= batch}
+    for other in sorted(found, reverse=True):
+        workload = request.workload.model_copy(update={"global_batch_sequences": other})
+        yield f"set global_batch_sequences to {other}", request.model_copy(update={"workload": workload})
 
 
 def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
@@ -70,7 +126,15 @@ def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -
 def memory_reason(
     context: Context, space: Space, need_bytes: float, row: int, *, late: Late = lambda: False
 ) -> tuple[Reason, ...]:
-    """Nothing fits; this row of the space needs least, so many bytes, against the largest memory."""
+    """Nothing fits; this row of the space needs least, so many bytes, against the largest memory.
+
+    Unless the request leaves longer pipelines than can be timed, of which one fits.
+    """
+    most_operations = OPERATIONS_EACH * context.job.num_layers * context.request.workload.global_batch_sequences
+    if most_operations > MAX_OPERATIONS and not late():
+        too_long = _too_long(context, enumerate_space(context.request, most_operations=inf), late)
+        if too_long:
+            return too_long
     gpu = max((gpu_class.gpu for gpu_class in context.gpu_classes.values()), key=lambda one: one.memory_bytes)
     columns, limit_bytes = space.columns, context.memory_limit_bytes(gpu)
     where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
@@ -172,11 +236,11 @@ def _has_place(request: PlanRequest) -> bool:
 
 def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
     """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
+    return (*_helpful(offers, helps, late), *islice(_helpful(_more_gpus(request), helps, late), 1))
 
-    def checked(some: Iterator[Offer]) -> Iterator[str]:
-        return (text for text, changed in some if not late() and helps(within_framework(changed)))
 
-    return (*checked(offers), *islice(checked(_more_gpus(request)), 1))
+def _helpful(offers: Iterator[Offer], helps: Helps, late: Late) -> Iterator[str]:
+    return (text for text, changed in offers if not late() and helps(within_framework(changed)))
 
 
 def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:

@@ -38,6 +38,8 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
     elif remedy.startswith("use GPUs with"):
         for pool in document["cluster"]["pools"]:
             pool["gpu"]["memory_bytes"] = float(words[3]) * 2**30
+    elif remedy.startswith("set global_batch_sequences to ") and words[-1].isdigit():
+        document["workload"]["global_batch_sequences"] = int(words[-1])
     elif remedy.startswith("allow ") and words[1] in constraints["allowed"]:
         value: Any = int(words[2]) if words[2].isdigit() else words[2]
         constraints["allowed"][words[1]] = [*constraints["allowed"][words[1]], value]
@@ -56,6 +58,8 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
         job(workload=MIDDLE, allowed={"recompute": ["none"], "sharding": ["zero1"]}, hosts=(1, 1), constraints=HALF),
         job(allowed={"pp": [16], "tp": [8], "dp": [1]}, hosts=(8, 8), constraints={"max_gpus": 64}),
         job(allowed={"tp": [4], "cp": [8]}, workload={"sequence_length": 4100}),
+        job(allowed={}, batch=1_048_573),
+        job(allowed={"dp": [3], "pp": [8]}, batch=900_021),
     ],
 )
 def test_every_remedy_that_is_offered_helps(request_: PlanRequest) -> None:
@@ -94,3 +98,29 @@ def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(
     assert "Megatron-Core" in reason.detail
     assert reason.remedies[1].endswith(f": {better}")
     assert validate(job(batch=better, allowed=whole)) == ()
+
+
+@pytest.mark.parametrize(
+    ("batch", "workload", "allowed", "least", "better"),
+    [
+        (1_048_573, {}, {}, 3 * 1_048_573, 1_048_572),  # a prime: one replica of micro-batches of one
+        (700_001, {}, {"pp": [8]}, 3 * 8 * 700_001, 700_000),
+        (300_007, MIDDLE, {}, 3 * 2 * 300_007, 300_006),  # one stage is short enough and lacks memory
+    ],
+)
+def test_pipelines_too_long_to_be_timed_are_a_limit_of_the_program(
+    batch: int, workload: dict[str, Any], allowed: dict[str, Any], least: int, better: int
+) -> None:
+    """Everything divides, with one replica; what does not fit is a schedule of more than a million operations."""
+    request = job(allowed=allowed, batch=batch, workload=workload)
+    (reason,) = validate(request)
+    assert (reason.code, reason.pointer) == ("too-many-operations", "/workload/global_batch_sequences")
+    assert f" {least:,} operations" in reason.detail
+    assert "1,000,000: a limit of the program" in reason.detail
+    assert reason.remedies[0] == f"set global_batch_sequences to {better}"
+    assert validate(job(allowed=allowed, batch=better, workload=workload)) == ()
+
+
+def test_memory_is_blamed_where_it_is_too_small_for_a_pipeline_of_any_length() -> None:
+    (reason,) = validate(job(allowed={}, batch=1_048_573, workload=LARGE, hosts=(1,)))
+    assert reason.code == "memory-too-small"
