@@ -125,6 +125,12 @@ class Context:
         return capacity_groups_of(self.request.cluster, self.pools, pinned)
 
     @cached_property
+    def group_of_pool(self) -> list[int]:
+        """The capacity group of every pool."""
+        group_of = {pool: u for u, group in enumerate(self.capacity_groups) for pool in group.pools}
+        return [group_of[pool] for pool in range(len(self.pools))]
+
+    @cached_property
     def gpu_classes(self) -> dict[tuple[str, Fabric], GpuClass]:
         """GPU types by name and fabric, the strongest first, in whatever order the pools are: it shares out layers."""
         found: dict[tuple[str, Fabric], GpuClass] = {}

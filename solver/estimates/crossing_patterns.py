@@ -59,9 +59,7 @@ class _Capacity:
     def __init__(self, context: Context, columns: Columns) -> None:
         self.context, self.columns = context, columns
         self.group = (columns.tp * columns.cp).astype(np.float64)
-        group_of = {pool: u for u, group in enumerate(context.capacity_groups) for pool in group.pools}
-        group_of_pool = [group_of[pool] for pool in range(len(context.pools))]
-        self.held_u = groups_by_row(context.pools, group_of_pool, columns.tp, columns.cp)
+        self.held_u = groups_by_row(context.pools, context.group_of_pool, columns.tp, columns.cp)
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value

@@ -67,9 +67,7 @@ def move_problem(context: Context, configuration: Configuration, standing: Stand
     """The groups of a configuration on the pools of the changed world."""
     degrees, bundle = configuration.degrees, bundle_of(configuration)
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
-    group_of = {pool: u for u, group in enumerate(context.capacity_groups) for pool in group.pools}
-    groups = [group_of[pool] for pool in range(len(context.pools))]
-    pools = range(len(context.pools))
+    pools, groups = range(len(context.pools)), context.group_of_pool
     return MoveProblem(
         num_replicas=problem.num_replicas,
         bundle=bundle,

@@ -6,6 +6,7 @@ A configuration is a row of the space.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 
 import numpy as np
 
@@ -18,11 +19,11 @@ from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
+from solver.cost.columns import Columns
 from solver.evaluation.candidate import configuration_of
 
 PORTION = 4_096  # rows priced before the clock is looked at: about a tenth of a second
 SCREENED, PRICED, REFINED = range(3)
-NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
 
 
 class RowBounds:
@@ -77,8 +78,9 @@ class RowBounds:
 
 def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
     """For each space the number of every row: equal configurations have equal numbers."""
+    names = [field.name for field in fields(Columns)]
     tables = [
-        np.stack([*(getattr(space.columns, name) for name in NAMES), space.family, space.layer_split]).astype(np.int64)
+        np.stack([*(getattr(space.columns, name) for name in names), space.family, space.layer_split]).astype(np.int64)
         for space in spaces
     ]
     if all(np.array_equal(tables[0], table) for table in tables):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.plan import Configuration
+from models.what_now import StateMove
 from solver.configurations.stages import pool_stages
 from solver.context import Context
 from solver.questions.slots import SlotPlacement
@@ -23,22 +24,10 @@ FromTo = tuple[str | None, str]
 
 
 @dataclass(frozen=True)
-class StateDemand:
-    """Bytes that groups in a place fetch from another; from None: a checkpoint."""
-
-    from_place: str | None
-    to_place: str
-    num_groups: int
-    num_bytes: float
-    links: tuple[str, ...]
-    seconds: float
-
-
-@dataclass(frozen=True)
 class StateMoves:
     """All fetches, and the time until the last has ended, those of checkpoints left out."""
 
-    fetches: tuple[StateDemand, ...]
+    fetches: tuple[StateMove, ...]
     seconds: float
 
     @property
@@ -183,7 +172,16 @@ def _timed(context: Context, configuration: Configuration, demand: dict[FromTo, 
             seconds = max([num_bytes / cards, *(float(edge_s[edge]) for edge in links)])
             seconds += topology.path_facts(source, place).latency_s
         names = tuple(dict.fromkeys(topology.edges[edge].id for edge in links))
-        found.append(StateDemand(source, place, num_groups, num_bytes, names, seconds))
+        found.append(
+            StateMove(
+                from_place=source,
+                to_place=place,
+                num_groups=num_groups,
+                num_bytes=num_bytes,
+                links=names,
+                seconds=seconds,
+            )
+        )
     return StateMoves(tuple(found), max((one.seconds for one in found), default=0.0))
 
 

@@ -15,7 +15,7 @@ from models.outcome import Infeasible, Planned
 from models.plan import Plan
 from models.question_parts import QuestionBase
 from models.request import PlanRequest
-from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
+from models.what_now import PreparedLoss, ReplanPoint, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
 from solver.questions.losses import changes_of, possible_losses, what_is_gone
 from solver.questions.more import direction
@@ -23,7 +23,6 @@ from solver.questions.move_bounds import MoveBounds
 from solver.questions.own_rows import own_bound_s
 from solver.questions.replanning import ReplanCase, ReplanSearch, ReplanSolution, timed_only
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.state_moves import StateDemand
 
 BASE_SHARE = 0.3  # of the question's time, for the plan before where none is given
 KEEP_SHARE, DEGREES_SHARE, SEARCH_SHARE = 0.2, 0.3, 0.7  # of what is then left, one after another; the rest proves
@@ -225,19 +224,8 @@ def _point(replanning: ReplanSearch, one: ReplanSolution) -> ReplanPoint:
         state_bytes=state.num_bytes,
         checkpoint_bytes=state.checkpoint_bytes,
         transfer_s=state.seconds,
-        fetches=tuple(_stated(fetch) for fetch in state.fetches),
+        fetches=state.fetches,
         plan=witness_of(plan),
-    )
-
-
-def _stated(fetch: StateDemand) -> StateMove:
-    return StateMove(
-        from_place=fetch.from_place,
-        to_place=fetch.to_place,
-        num_groups=fetch.num_groups,
-        num_bytes=fetch.num_bytes,
-        links=fetch.links,
-        seconds=fetch.seconds,
     )
 
 

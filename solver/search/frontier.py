@@ -8,14 +8,14 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from models.plan import Configuration
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.work import lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 from solver.objective import Goal
 from solver.search.params import DEFAULTS, SearchParams
-from solver.search.unpriced import BoolArray, IntArray, Unpriced, least_places
+from solver.search.unpriced import Unpriced, least_places
 
 ALIKE = ("tp", "cp", "pp", "vpp", "dp", "micro_batch", "num_microbatches", "recompute")  # of bounds taken together
 WITH_SAME_EXPERTS = (*ALIKE, "ep")  # of bounds taken together the second time

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from solver.arrays import BoolArray
 from solver.clock import WORK_PER_PRICED_ROW_S, Clock, charge
 from solver.search.frontier import Frontier
 from solver.search.phases import Phases
-from solver.search.unpriced import BoolArray
 
 
 @dataclass

@@ -15,18 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from models.request import Options, PlanRequest
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
 from solver.search.phases import Phases
-from solver.search.unpriced import BoolArray
 
 FORMAT = "isthmus-search-2"
 MOST_BYTES = 1 << 28  # once decompressed; the columns of the most rows that are kept have a tenth of it
 FAST = 1  # of zlib: the columns are noise to it, and a search waits for it
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,14 +40,14 @@ class SavedSearch:
     num_configurations: int
     bound: float
     priced: BoolArray
-    rows: Ints
+    rows: IntArray
     seconds: FloatArray
     size: FloatArray
     guess: FloatArray
     pace_s: FloatArray
-    explored: Ints
-    refined: Ints
-    num_timed: Ints
+    explored: IntArray
+    refined: IntArray
+    num_timed: IntArray
     fastest_s: float
     missed_s: float
     any_fits: bool
@@ -192,7 +189,7 @@ def saved_search(frontier: Frontier, bound: float) -> SavedSearch:
     )
 
 
-def _places(place_of: dict[int, int], indices: set[int]) -> Ints:
+def _places(place_of: dict[int, int], indices: set[int]) -> IntArray:
     return np.array(sorted(place_of[index] for index in indices if index in place_of), dtype=np.int64)
 
 

@@ -10,19 +10,16 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.screening import Screening
 from solver.bounds.work import light_bound_s, work_sharding
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.objective import Goal
 from solver.search.params import SearchParams
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 SHAPE = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "recompute")
 
 

@@ -322,9 +322,8 @@ def _stage_parameters(columns: Columns, stages: PoolStages, stage: int) -> Float
 
 def _places(context: Context, counts: Counter[int]) -> list[str]:
     """Places with replicas, building by building, so that a ring enters every building once."""
-    order = {pool: index for index, group in enumerate(context.capacity_groups) for pool in group.pools}
-    places = [context.pools[pool].place for pool in sorted(counts, key=lambda pool: (order[pool], pool))]
-    return list(dict.fromkeys(places))
+    ordered = sorted(counts, key=lambda pool: (context.group_of_pool[pool], pool))
+    return list(dict.fromkeys(context.pools[pool].place for pool in ordered))
 
 
 def _sent_bytes(context: Context, columns: Columns, num_places: int, parameters: FloatArray) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from models.plan import Plan, StageExchange
 from models.request import PlanRequest
 from models.schedule import PipelineHop
+from models.transport import Dimension
 from solver.pipeline.problem import Floats, Ints, ragged
 from solver.verify.exchanges_at_once import beside_each, in_order, waits_for
 from solver.verify.joint_columns import Network, Work, side_by_side, work_of
@@ -173,6 +174,17 @@ def reserved_bytes_per_s(case: Reading, hops: Iterable[tuple[Boundary, PipelineH
     return reserved
 
 
+def stated_bytes(case: Reading, cause: Dimension) -> Floats:
+    """Bytes of a cause that the plan says are on every edge."""
+    topology = case.network.topology
+    stated = np.zeros(len(topology.edges))
+    for load in case.plan.link_loads:
+        index = topology.edge_index.get((load.link, load.reverse))
+        if index is not None:
+            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == cause)
+    return stated
+
+
 def _cap_bytes_per_s(case: Reading, boundary: Boundary, hop: PipelineHop) -> float:
     """Rate of one replica alone: cards of the stage group, at the pace of the transport that the plan chose.
 
@@ -192,11 +204,6 @@ def _held_bytes_per_s(case: Reading) -> Floats:
     size of the stages.
     """
     network, stages = case.network, case.configuration.degrees.num_stages
-    routed = np.zeros(len(network.topology.edges))
-    for load in case.plan.link_loads:
-        index = network.topology.edge_index.get((load.link, load.reverse))
-        if index is not None:
-            routed[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
     sizes, times = np.zeros(stages), np.zeros(stages)
     for one in case.plan.exchanges:
         places = network.places_of_rank(case.configuration.rank_of_stage(one.stage))
@@ -205,7 +212,7 @@ def _held_bytes_per_s(case: Reading) -> Floats:
     shared = [one for one in case.plan.exchanges if one.shared_s > 0]
     own = [one.stage for one in shared]
     parts[own] = beside_each(shared, parts[own, None])[:, 0]
-    return np.outer(parts, routed).astype(np.float64)
+    return np.outer(parts, stated_bytes(case, "dp")).astype(np.float64)
 
 
 def _until_exchange(case: Reading, routes: list[str], left: Ints) -> Ints:

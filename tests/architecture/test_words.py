@@ -17,7 +17,7 @@ FIELD = set(
     re.findall(
         r"\w+",
         """
-        boundary cell chain clock column commodity communicator connection cost curve defect delay demand dispatch
+        boundary cell chain clock column commodity communicator connection cost curve defect delay dispatch
         distance efficiency estimate event gemm goal graph history hook init instance interval job layer
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem

@@ -11,14 +11,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
-from solver.pipeline.problem import Floats
 from solver.verify.case import Case, Finding, Rule, differs
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
-from solver.verify.rules.paths import path_faults
-
-HALF_A_BYTE = 0.5  # bytes are whole
+from solver.verify.rules.paths import byte_findings, path_faults
 
 
 def exchange_rings(case: Case) -> Iterator[Finding]:
@@ -92,25 +89,12 @@ def exchange_times(case: Case) -> Iterator[Finding]:
 
 def ring_bytes(case: Case) -> Iterator[Finding]:
     """Exchange bytes of every link are what the rings of all stages put on it."""
-    topology = case.network.topology
-    carried, stated = _ring_bytes(case), np.zeros(len(topology.edges))
-    for load in case.plan.link_loads:
-        if (load.link, load.reverse) in topology.edge_index:
-            index = topology.edge_index[load.link, load.reverse]
-            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
-    for edge, said, derived in zip(topology.edges, stated.tolist(), carried.tolist(), strict=True):
-        if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
-            way = " reverse" if edge.reverse else ""
-            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of dp, the rings put {derived:.9g}")
-
-
-def _ring_bytes(case: Case) -> Floats:
     carried = np.zeros(len(case.network.topology.edges))
     for stage in case.exchanging.shared_stages:
         found = case.exchanging.on_ring(stage)
         for edge, part in found.load.items():
             carried[edge] += part * found.sent_bytes
-    return carried
+    yield from byte_findings(case, "dp", carried, "the rings")
 
 
 def load_facts(case: Case) -> Iterator[Finding]:

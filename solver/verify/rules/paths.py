@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from models.transport import MessagePath, MessageSplit
+from models.transport import Dimension, MessagePath, MessageSplit
+from solver.pipeline.problem import Floats
 from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.joint_replay import stated_bytes
 from solver.verify.message_paths import edge_parts
 
 HALF_A_BYTE = 0.5  # bytes are whole
@@ -54,23 +56,23 @@ def path_faults(case: Case, split: MessageSplit, path: MessagePath) -> Iterator[
 
 def pipeline_bytes(case: Case) -> Iterator[Finding]:
     """Pipeline bytes of every link are what the paths of all messages put on it."""
-    topology = case.network.topology
-    carried = np.zeros(len(topology.edges))
+    carried = np.zeros(len(case.network.topology.edges))
     for boundary in case.network.boundaries:
         replicas = case.route_by_id[boundary.route].num_replicas
         size = case.network.boundary_bytes(boundary) * case.configuration.num_microbatches * replicas
         for back in (False, True):
             edges, parts = edge_parts(case, boundary, back=back)
             carried[edges] += size * parts
-    stated = np.zeros(len(topology.edges))
-    for load in case.plan.link_loads:
-        index = topology.edge_index.get((load.link, load.reverse))
-        if index is not None:
-            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "pp")
-    for edge, said, derived in zip(topology.edges, stated.tolist(), carried.tolist(), strict=True):
+    yield from byte_findings(case, "pp", carried, "the paths of messages")
+
+
+def byte_findings(case: Case, cause: Dimension, carried: Floats, carriers: str) -> Iterator[Finding]:
+    """Links whose stated bytes of a cause are not those that its carriers put on them."""
+    stated = stated_bytes(case, cause)
+    for edge, said, derived in zip(case.network.topology.edges, stated.tolist(), carried.tolist(), strict=True):
         if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
             way = " reverse" if edge.reverse else ""
-            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of pp, the paths of messages put {derived:.9g}")
+            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of {cause}, {carriers} put {derived:.9g}")
 
 
 FAMILY: Mapping[str, Rule] = {"message-paths": message_paths, "pipeline-bytes": pipeline_bytes}
