@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from solver.placement.problem import PlacementProblem, Prices, Tier
+from solver.placement.problem import PlacementProblem, Prices, Tier, loss_s
 from solver.placement.solve import place
 
 
@@ -89,7 +89,7 @@ def solved(case: Case, problem: PlacementProblem, limit_s: float) -> bool:
     found = place(problem, time_limit_s=limit_s)
     took = time.monotonic() - started
     proven = found is not None and found.proven
-    text = "none" if found is None else f"{found.objective_s:8.4f} s  bound {found.bound_s:8.4f} s  "
+    text = "none" if found is None else f"{loss_s(problem, found.routes):8.4f} s  bound {found.bound_s:8.4f} s  "
     state = "" if found is None else ("proven" if proven else "OPEN") + f"  {len(found.routes)} routes"
     size = f"{case.num_ranks} ranks, {case.num_places} places, {problem.num_replicas:6d} replicas"
     sys.stdout.write(f"{case.name:36s} {size}  {took:6.2f} s  {text}{state}\n")

@@ -1,4 +1,4 @@
-"""Arrays of 64-bit floats, of 64-bit integers and of yes or no, in any number of dimensions."""
+"""Arrays of 64-bit floats, of 64-bit integers and of booleans, in any number of dimensions."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of ev
 
 
 def partition_pipelines_bound_s(
-    context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float, clock: Clock
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock
 ) -> float:
     """The largest time up to `high_s` (seconds) that is impossible for all of these, alike but for sharding.
 
     Not below what the partition bound finds. Every price is the least of these configurations. Of a configuration alone
     the partitions with the least bounds are remembered for `best_partitions`.
     """
-    bound_s, best = _searched(context, configurations, low_s, high_s, clock)
+    bound_s, best = _searched(context, configurations, high_s, clock)
     if best and len(configurations) == 1:
         context.known.partitions.once(configurations[0], lambda: best)
     return bound_s
@@ -69,19 +69,17 @@ def best_partitions(
     context: Context, configuration: Configuration, high_s: float, clock: Clock
 ) -> Sequence[TypedLayers]:
     """The partitions with the least bounds that are known of a configuration, or else of those below `high_s`."""
-    return context.known.partitions.once(
-        configuration, lambda: _searched(context, [configuration], 0.0, high_s, clock)[1]
-    )
+    return context.known.partitions.once(configuration, lambda: _searched(context, [configuration], high_s, clock)[1])
 
 
 def _searched(
-    context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float, clock: Clock
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock
 ) -> tuple[float, Sequence[TypedLayers]]:
     """The bound, and what `best_partitions` says."""
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
     delays = MessageDelays.of(context, configurations)
     problem = partition_problem(configurations[0], gpus, delays)
-    limit_s = least_time_s(problem, low_s, high_s)
+    limit_s = least_time_s(problem, high_s)
     if limit_s >= high_s:
         return high_s, ()
     bounds = _PipelineBounds(PartitionPipelines.of(context, configurations, gpus), high_s, clock)

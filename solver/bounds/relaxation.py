@@ -46,8 +46,8 @@ def refined_bound_s(
     configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
         if len({one.degrees.ep for one in configurations}) > 1:
-            return stage_partition_bound_s(context, configurations, 0.0, high_s)
-        return partition_pipelines_bound_s(context, configurations, 0.0, high_s, clock)
+            return stage_partition_bound_s(context, configurations, high_s)
+        return partition_pipelines_bound_s(context, configurations, high_s, clock)
     priced = _Priced.of(context, configurations)
     relaxed = _relaxed(context, configuration, priced)
     bound_s = relaxed.bound_s()

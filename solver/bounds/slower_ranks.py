@@ -37,7 +37,7 @@ def slower_ranks_s(
     best_s = 0.0
     for fast, slow, most_fast in halves(context, configuration, costs):
         problem = _problem(context, configuration, (fast, slow), most_fast, exposed_s)
-        best_s = max(best_s, least_time_s(problem, 0.0, high_s))
+        best_s = max(best_s, least_time_s(problem, high_s))
     return best_s
 
 
@@ -52,7 +52,7 @@ def crossing_ranks_s(
 ) -> float:
     """The largest time up to `high_s` found impossible for a replica with these delays, on whatever types it is."""
     problem = _problem(context, configuration, (costs, costs), configuration.degrees.pp, exposed_s)
-    return least_time_s(with_delays(problem, delays), 0.0, high_s)
+    return least_time_s(with_delays(problem, delays), high_s)
 
 
 def halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:

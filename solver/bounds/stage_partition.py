@@ -42,24 +42,22 @@ NUM_PASSES = 3  # over the sums of other ranks, each knowing those before it; se
 SAFETY = 1 - ROUNDING  # float sums may not lift a bound
 
 
-def stage_partition_bound_s(
-    context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float
-) -> float:
+def stage_partition_bound_s(context: Context, configurations: Sequence[Configuration], high_s: float) -> float:
     """The largest time up to `high_s` that is impossible for all of these, alike but for experts and sharding.
 
-    `low_s` where none is. Every price is the least of these configurations.
+    0 where none is. Every price is the least of these configurations.
     """
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
     problem = partition_problem(configurations[0], gpus, MessageDelays.of(context, configurations))
-    return least_time_s(problem, low_s, high_s)
+    return least_time_s(problem, high_s)
 
 
-def least_time_s(problem: PartitionProblem, low_s: float, high_s: float) -> float:
+def least_time_s(problem: PartitionProblem, high_s: float) -> float:
     """Halve the interval between a time that is impossible and one that may not be."""
     states = partition_states(problem)
     if not _keeps(problem, states, high_s):
         return high_s
-    tolerance_s = RESOLUTION * high_s
+    low_s, tolerance_s = 0.0, RESOLUTION * high_s
     while high_s - low_s > tolerance_s:
         middle = (low_s + high_s) / 2.0
         if _keeps(problem, states, middle):

@@ -129,22 +129,15 @@ def evaluate(
     None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
     shows before any scheduling that the iteration takes `cutoff_s` or longer.
     """
-    plain = _evaluate(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
+    plain = evaluate_on_paths(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
     if plain is not None and not plain.waits_for_links:
         return plain
     split = _split_paths(context, candidate)
     if split is None:
         return plain
     least_s = cutoff_s if plain is None else min(cutoff_s, plain.iteration_s * (1.0 - LEAST_GAIN))
-    wider = _evaluate(context, candidate, scheduler, split, cutoff_s=least_s)
+    wider = evaluate_on_paths(context, candidate, scheduler, split, cutoff_s=least_s)
     return wider if plain is None or (wider is not None and wider.iteration_s < least_s) else plain
-
-
-def evaluate_alike(
-    context: Context, candidate: Candidate, scheduler: Scheduler, paths: MessagePaths, divided: tuple[bool, ...]
-) -> Evaluation | None:
-    """Time a candidate with the paths of an earlier evaluation, and by route whether its replicas have time slots."""
-    return _evaluate(context, candidate, scheduler, paths, divided=divided)
 
 
 def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> MessagePaths:
@@ -176,7 +169,7 @@ def _message_bytes(stages: dict[int, PoolStages]) -> float:
     return float(next(iter(stages.values())).cost.boundary_bytes.max())
 
 
-def _evaluate(
+def evaluate_on_paths(
     context: Context,
     candidate: Candidate,
     scheduler: Scheduler,
@@ -230,7 +223,7 @@ def _evaluate(
     wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
     if wider == costs:
         return plain
-    again = _evaluate(context, candidate, scheduler, paths, divided=divided, chosen=wider)
+    again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=wider)
     return again if again is not None and again.iteration_s < plain.iteration_s else plain
 
 

@@ -11,7 +11,7 @@ from solver.context import Context
 from solver.evaluation.by_type import priced_again, ranks_by_type
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import prices_of
-from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_alike
+from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_on_paths
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import MANY_PROBLEMS, Schedulers
 from solver.placement.problem import Prices
@@ -43,12 +43,12 @@ def improved_schedules(
 ) -> Iterator[Evaluation]:
     """The same placement with thorough schedules, each from what is known, with its share of the time until then."""
     shares = _TimeShares(schedulers.clock, until_s, len(set(found.problems)))
-    better = evaluate_alike(
+    better = evaluate_on_paths(
         context,
         found.candidate,
         lambda problem: schedulers.thorough(problem, shares.next_s(), found.timings),
         found.paths,
-        found.time_divided,
+        divided=found.time_divided,
     )
     if better is not None:
         yield better

@@ -111,10 +111,9 @@ def minimums_hold(problem: PlacementProblem, routes: Sequence[RouteCount]) -> bo
 
 @dataclass(frozen=True)
 class PlacementSolution:
-    """Routes with counts, their loss, the least loss proven and whether the two meet."""
+    """Routes with counts, the least loss proven and whether theirs meets it."""
 
     routes: tuple[RouteCount, ...]
-    objective_s: float
     bound_s: float
     proven: bool
 

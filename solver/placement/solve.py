@@ -85,7 +85,7 @@ def place(
     if best.routes is None:
         return None
     bound = min([best.value_s, *open_s.values()])
-    return PlacementSolution(best.routes, best.value_s, bound, proven=bound >= best.cutoff_s)
+    return PlacementSolution(best.routes, bound, proven=bound >= best.cutoff_s)
 
 
 def _programmes(problem: PlacementProblem) -> list[tuple[float, Tier, int]]:

@@ -14,7 +14,7 @@ from typing import Literal
 from models.outcome import Infeasible
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context, Memo, stack_for
 from solver.questions.more import Direction, StatedWorld
 from solver.questions.own_rows import has_every_row
 from solver.questions.side_by_side import Side
@@ -24,28 +24,25 @@ MIRRORED: dict[Relation, Relation] = {"more": "less", "less": "more", "same": "s
 
 
 @dataclass
-class _World:
-    """A request as it is stated, with what is derived from it where that is asked for."""
-
-    stated: StatedWorld
-
-    @cached_property
-    def context(self) -> Context:
-        """As a search has it."""
-        request = within_framework(self.stated.request)
-        return Context(request, stack_for(request))
-
-
-@dataclass
 class ComparedWorlds:
     """Requests by name, and what one has more or less of than another."""
 
     requests: Mapping[str, PlanRequest]
     _known: dict[tuple[str, str], Relation] = field(default_factory=dict)
+    _contexts: Memo = field(default_factory=Memo)
 
     @cached_property
-    def _worlds(self) -> dict[str, _World]:
-        return {name: _World(StatedWorld(request)) for name, request in self.requests.items()}
+    def _worlds(self) -> dict[str, StatedWorld]:
+        return {name: StatedWorld(request) for name, request in self.requests.items()}
+
+    def _context(self, name: str) -> Context:
+        """A world as a search has it."""
+
+        def made() -> Context:
+            request = within_framework(self.requests[name])
+            return Context(request, stack_for(request))
+
+        return self._contexts.once(name, made)
 
     def of(self, name: str, other: str) -> Direction:
         """What the other world has: nothing but more, nothing but less, or neither is known."""
@@ -64,13 +61,13 @@ class ComparedWorlds:
 
     def _compared(self, name: str, other: str) -> Relation:
         one, two = self._worlds[name], self._worlds[other]
-        if one.stated.is_equal_to(two.stated):
+        if one.is_equal_to(two):
             return "same"
-        found = one.stated.direction_to(two.stated)
-        small, large = (one, two) if found == "more" else (two, one)
-        if found is None or not small.context.pools:
+        found = one.direction_to(two)
+        small, large = (name, other) if found == "more" else (other, name)
+        if found is None or not self._context(small).pools:
             return None
-        return found if has_every_row(small.context, large.context) else None
+        return found if has_every_row(self._context(small), self._context(large)) else None
 
     def with_others(self, name: str, sides: Mapping[str, Side]) -> Side:
         """What is known of a world, also from those with more and with less."""

@@ -26,9 +26,9 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
     index = frontier.next(cutoff, planned=planned) if index is None else index
     if index is None:
         return None
-    until_s = None if index in frontier.refined or not planned else target_bound_s(frontier, index, cutoff)
+    target_s = None if index in frontier.refined or not planned else target_bound_s(frontier, index, cutoff)
     configuration = frontier.configuration(index)
-    return EvaluateTask(index, configuration, cutoff, until_s, frontier.num_timed.get(index, 0))
+    return EvaluateTask(index, configuration, cutoff, target_s, frontier.num_timed.get(index, 0))
 
 
 def least_refined(frontier: Frontier, cutoff: float) -> int | None:

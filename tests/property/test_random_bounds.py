@@ -146,7 +146,7 @@ def late_bounds_s(context: Context, configuration: Configuration, quickest_s: fl
     """What the search refines the bound of a configuration to."""
     found = {"sharper": refined_bound_s(context, [configuration], 4.0 * quickest_s)}
     if configuration.layer_split == "by_gpu_type":
-        return found | {"stage partition": stage_partition_bound_s(context, [configuration], 0.0, 1.5 * quickest_s)}
+        return found | {"stage partition": stage_partition_bound_s(context, [configuration], 1.5 * quickest_s)}
     return found | {"relaxed": relaxed_bound_s(context, configuration)}
 
 

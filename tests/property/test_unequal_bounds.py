@@ -167,8 +167,8 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         configuration = configuration_of(context, space, row)
         times = times_s(context, configuration, random)
         high_s = 4.0 * min(times, default=0.0)
-        partition_s = stage_partition_bound_s(context, [configuration], 0.0, high_s)
-        pipelines_s = partition_pipelines_bound_s(context, [configuration], 0.0, high_s, monotonic)
+        partition_s = stage_partition_bound_s(context, [configuration], high_s)
+        pipelines_s = partition_pipelines_bound_s(context, [configuration], high_s, monotonic)
         for time_s in times:
             num_timed += 1
             known = {

@@ -73,7 +73,7 @@ def all_partitions(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[tuple[
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
 def test_no_partition_is_missed(held: tuple[int, int], hop_s: float) -> None:
     least_s = min(time_s for _, _, time_s in all_partitions(held, hop_s))
-    found_s = least_time_s(problem(held, hop_s), 0.0, 1.1 * least_s)
+    found_s = least_time_s(problem(held, hop_s), 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
 
@@ -99,7 +99,7 @@ def test_too_many_partitions_are_not_listed() -> None:
 
 
 def test_there_is_no_partition_where_the_types_hold_too_few_ranks() -> None:
-    assert least_time_s(problem((1, 1)), 0.0, HIGH_S) == HIGH_S
+    assert least_time_s(problem((1, 1)), HIGH_S) == HIGH_S
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def rows(context: Context) -> list[tuple[Configuration, float]]:
 def test_partitions_are_sharper_than_all_shares_at_once(
     context: Context, rows: list[tuple[Configuration, float]]
 ) -> None:
-    gains = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
+    gains = [stage_partition_bound_s(context, [one], 3.0 * bound_s) / bound_s for one, bound_s in rows]
     assert np.mean(gains) > 1.03
     assert max(gains) > 1.2
 
@@ -133,8 +133,8 @@ def test_pipelines_of_partitions_are_sharper_than_what_ranks_need(
     context: Context, rows: list[tuple[Configuration, float]]
 ) -> None:
     some = rows[:12]
-    ranks = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
-    whole = [partition_pipelines_bound_s(context, [one], 0.0, 3.0 * bound_s, time.monotonic) for one, bound_s in some]
+    ranks = [stage_partition_bound_s(context, [one], 3.0 * bound_s) for one, bound_s in some]
+    whole = [partition_pipelines_bound_s(context, [one], 3.0 * bound_s, time.monotonic) for one, bound_s in some]
     assert all(pipelines_s >= alone_s for pipelines_s, alone_s in zip(whole, ranks, strict=True))
     assert np.mean(np.divide(whole, ranks)) > 1.005
 
@@ -143,7 +143,7 @@ def test_types_that_count_as_one_bound_no_sharper(
     context: Context, rows: list[tuple[Configuration, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = rows[:6]
-    apart = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
+    apart = [stage_partition_bound_s(context, [one], 3.0 * bound_s) for one, bound_s in some]
     monkeypatch.setattr(solver.bounds.stage_partition, "MOST_CELLS", 1)
-    together = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
+    together = [stage_partition_bound_s(context, [one], 3.0 * bound_s) for one, bound_s in some]
     assert all(0.0 < merged <= own * 1.01 for merged, own in zip(together, apart, strict=True))
