@@ -212,7 +212,7 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
     kind = str(error["type"])
     code = _code(kind)
     message = _MESSAGES.get(kind, str(error["msg"]).removeprefix("Value error, "))
-    pointer = pointer_of(error["loc"], document)
+    pointer = pointer_of(error["loc"], document, is_missing=kind == "missing")
     if kind == "value_error":
         pointer = _sharper_pointer(pointer, message, document)
         if "entry is called" in message:
@@ -256,13 +256,15 @@ def _with_value(message: str, error: Mapping[str, Any], code: str) -> str:
     return f"{message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}"
 
 
-def pointer_of(location: Sequence[str | int], document: Any) -> str:
+def pointer_of(location: Sequence[str | int], document: Any, *, is_missing: bool) -> str:
     """The JSON Pointer of a pydantic location; names of union branches in it are left out.
 
-    >>> pointer_of(("attention", "gqa", "num_heads"), {"attention": {"num_heads": 0}})
+    `is_missing` says that the last name is that of a field which is not there.
+
+    >>> pointer_of(("attention", "gqa", "num_heads"), {"attention": {"num_heads": 0}}, is_missing=False)
     '/attention/num_heads'
-    >>> pointer_of(("a/b", "missing"), {"a/b": {}})
-    '/a~1b/missing'
+    >>> pointer_of(("a/b", "c"), {"a/b": {}}, is_missing=True)
+    '/a~1b/c'
     """
     parts: list[str] = []
     here = document
@@ -270,7 +272,7 @@ def pointer_of(location: Sequence[str | int], document: Any) -> str:
         last = depth == len(location) - 1
         if _has(here, key):
             here = here[key]
-        elif not (last and isinstance(here, Mapping) and _looks_like_a_field(key)):
+        elif not (is_missing and last and isinstance(here, Mapping)):
             continue
         parts.append(escaped(str(key)))
     return "".join("/" + part for part in parts)
@@ -292,10 +294,6 @@ def _has(here: Any, key: str | int) -> bool:
     if isinstance(here, Mapping):
         return key in here
     return isinstance(here, list | tuple) and isinstance(key, int) and key < len(here)
-
-
-def _looks_like_a_field(key: str | int) -> bool:
-    return isinstance(key, str) and "[" not in key
 
 
 _PATH = re.compile(r"^[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)+|^[a-z_]+\[\d+\]")

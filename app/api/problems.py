@@ -94,9 +94,9 @@ def example_name(status: int) -> str:
     return f"problem-{status}"
 
 
-def not_found(what: str, remedy: str) -> Refused:
-    """The 404 for something named in the path."""
-    return Refused((Fault(code="not-found", what=what, allowed="what the list shows", remedy=remedy, where="path"),))
+def not_found(what: str, remedy: str, *, pointer: str = "") -> Refused:
+    """The 404 for something named in the path, or at a place of the body."""
+    return Refused((Fault("not-found", what, pointer, "what the list shows", remedy, "" if pointer else "path"),))
 
 
 def problem(path: str, faults: Sequence[Fault], *, headers: Mapping[str, str] | None = None) -> JSONResponse:

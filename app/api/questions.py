@@ -16,7 +16,6 @@ from fastapi.responses import Response
 from app.api.answers import question_envelope, question_head
 from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.plans import gone
 from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import next_page
@@ -52,7 +51,7 @@ async def submit(
     with service.holding_key(held, caller.owner):
         question = await run_sync(with_stored_plan, service, body.root, caller)
         if question is None:
-            raise gone(str(body.root.plan_id))
+            raise _no_plan(str(body.root.plan_id))
         work = partial(submit_question, service, question, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(work, limiter=service.writers)
     row = await run_sync(_found, service, submitted.plan_id, caller)
@@ -137,6 +136,10 @@ def _without_form(row: PlanRow, form: str) -> Refused:
                               "a question with an answer", "Ask again a little later."),))  # fmt: skip
     return not_found(f"an answer to {row.objective} has no {form}", "Tables are of worth, curves, least and frontier, "
                      "pictures of curves and frontier; read the question itself for JSON.")  # fmt: skip
+
+
+def _no_plan(plan_id: str) -> Refused:
+    return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.", pointer="/plan_id")
 
 
 def _gone(question_id: str) -> Refused:

@@ -124,6 +124,16 @@ def test_a_question_names_one_thing_and_brings_no_plan_of_its_own(
 def test_a_plan_that_is_not_there_does_not_exist(client: TestClient) -> None:
     answer = client.post("/v1/questions", json={"ask": "why_not", "plan_id": "plan_0"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+    (fault,) = answer.json()["errors"]
+    assert (fault["where"], fault["pointer"]) == ("/plan_id", "/plan_id")
+
+
+@pytest.mark.parametrize("parts", [{"ask": "why_not"}, {"ask": "what_now", "lost": ["west"]}])
+def test_a_question_about_nothing_is_refused_as_a_whole(client: TestClient, parts: dict[str, Any]) -> None:
+    answer = client.post("/v1/questions", json=parts)
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["pointer"], fault["where"]) == (422, "", "the whole document")
+    assert "plan_id" in fault["remedy"]
 
 
 def test_the_list_shows_the_newest_questions_first_without_answers(client: TestClient) -> None:
