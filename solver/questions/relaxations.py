@@ -11,6 +11,7 @@ from functools import partial
 from math import ceil, floor, log, log10
 from typing import Any
 
+from models.cluster import Pool
 from models.outcome import Outcome, Planned
 from models.plan import Plan
 from models.pointers import escaped
@@ -171,10 +172,7 @@ class Relaxations:
         memory = max(pool.gpu.memory_bytes for pool in cluster.pools) / GIB
         pointer = "/cluster/pools/*/gpu/memory_bytes"
         yield "memory", _bought((pointer,), lambda times: f"{memory * (times - 1.0):.1f} GiB more per GPU")
-        total = sum(pool.num_hosts * pool.gpus_per_host for pool in cluster.pools)
-        # Eighths of the hosts there are, rounded up in each pool.
-        yield "hosts", Scale(1.0, self._with_hosts, lambda times: f"{times:.3g} times the hosts of every pool, "
-                             f"which have {total:,} GPUs", lambda _plan: 1.0)  # fmt: skip
+        yield "hosts", Scale(1.0, self._with_hosts, self._hosts_in_words, lambda _plan: 1.0)
         names = [link.id for link in cluster.links]
         for name in names if len(names) <= MOST_LINKS else ["*"]:
             rate = sum(link.capacity_bytes_per_s for link in cluster.links if name in (link.id, "*")) * 8e-9
@@ -189,10 +187,20 @@ class Relaxations:
         out: list[Change] = []
         for pool in self._base.cluster.pools:
             at = f"/cluster/pools/{escaped(pool.id)}"
-            out.append(put(f"{at}/num_hosts", ceil(times * pool.num_hosts)))
+            out.append(put(f"{at}/num_hosts", _more_hosts(pool, times)))
             if pool.host_names:
                 out.append(put(f"{at}/host_names", []))
         return tuple(out)
+
+    def _hosts_in_words(self, times: float) -> str:
+        """How many GPUs the pools then have, whose hosts are whole."""
+        pools = self._base.cluster.pools
+        there, then = (sum(_more_hosts(pool, one) * pool.gpus_per_host for pool in pools) for one in (1.0, times))
+        return f"{then:,} GPUs in all in place of {there:,}"
+
+
+def _more_hosts(pool: Pool, times: float) -> int:
+    return ceil(times * pool.num_hosts)
 
 
 def _bought(pointers: Sequence[str], words: Callable[[float], str]) -> Scale:
