@@ -31,11 +31,11 @@ def links_missing(request: PlanRequest) -> Iterator[Found]:
         for region, buildings in _joined_by_default(request, held, by_id).items():
             yield (
                 "/cluster/links",
-                f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links each would "
+                f"nothing is stated that joins buildings {names_of(buildings)} of {region!r}: without links each would "
                 f"reach the others at the full rate of its cards, those of {held[buildings[0]]:,} GPUs in the first",
             )
     if cluster.fabric != "separate" and not cluster.links and len(_islands(request, held)) == len(held):
-        yield "/cluster/links", f"no link and no region joins buildings {_names(list(held))}, which all have GPUs"
+        yield "/cluster/links", f"no link and no region joins buildings {names_of(list(held))}, which all have GPUs"
 
 
 def _joined_by_default(
@@ -70,7 +70,7 @@ def buildings_apart(request: PlanRequest) -> Iterator[Found]:
         yield (
             "/cluster/links",
             (
-                f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: "
+                f"no path joins {names_of(group)} ({sum(held[name] for name in group):,} GPUs) with {names_of(first)}: "
                 "a plan uses one side only"
             ),
         )
@@ -113,7 +113,8 @@ def uplink_beside_links(request: PlanRequest) -> Iterator[Found]:
             )
 
 
-def _names(places: list[PlaceId]) -> str:
+def names_of(places: list[PlaceId]) -> str:
+    """The first few names, and how many more there are."""
     shown = ", ".join(repr(name) for name in places[:SHOWN])
     return shown if len(places) <= SHOWN else f"{shown} and {len(places) - SHOWN} more"
 

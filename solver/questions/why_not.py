@@ -15,6 +15,7 @@ from models.question_parts import Status
 from models.questions import Conflict, Relaxation, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
 from solver.questions.conflicts import Conflicts, FoundConflict, Names, enumerate_conflicts
+from solver.questions.missing_links import ways_out
 from solver.questions.relaxations import Relaxations
 from solver.questions.searches import RunHooks, SearchRuns, changed, is_plan_of, witness_of
 from solver.questions.wishes import hardware_of, wishes_of
@@ -147,9 +148,21 @@ def _relax(asked: _Asked, publish: Callable[[], None]) -> None:
                 return
             asked.relaxations.append(relaxations.of_wishes([asked.wishes[one] for one in sorted(names)], outcome.plan))
             publish()
+    _join(asked, publish)
     for bought in relaxations.of_hardware():
         asked.relaxations.append(bought)
         publish()
+
+
+def _join(asked: _Asked, publish: Callable[[], None]) -> None:
+    """Where nothing joins the buildings, what does, or how a plan does without."""
+    base = asked.searches.base
+    for kind, text, changes in ways_out(base):
+        outcome = asked.search(changed(base, changes))
+        if isinstance(outcome, Planned):
+            witness = witness_of(outcome.plan)
+            asked.relaxations.append(Relaxation(kind=kind, text=text[:600], changes=changes, plan=witness))
+            publish()
 
 
 def _corrections(asked: _Asked) -> Sequence[Names]:

@@ -13,14 +13,16 @@ from math import floor
 from typing import Any
 
 from models.base import MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S
-from models.cluster import MAX_GPUS, Cluster
+from models.cluster import MAX_GPUS, Cluster, Place, Uplink
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
+from solver.questions.missing_links import are_missing, in_a_row
 
 MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more there is one wish
 LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
 MORE_HOSTS = 64.0  # times as many, only to see whether hosts stand in the way
+FULL_BISECTION = 1.0 + 1e-9  # of a stated uplink, which must not become the default that nobody stated
 DIMENSIONS = (
     "tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family", "layer_split",
 )  # fmt: skip
@@ -127,8 +129,8 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
     hosts = min(MORE_HOSTS, floor(MAX_GPUS / total))
     cards, speeds = [pool.nic_bytes_per_s for pool in cluster.pools], _speeds(cluster)
     rates = [multiplied(f"{pools}/nic_bytes_per_s", _largely(cards, MOST_BYTES_PER_S)),
-             put("/cluster/places/*/uplink/oversubscription", 1.0)]  # fmt: skip
-    near = [put("/cluster/places/*/uplink/latency_s", 0.0)]
+             *_with_uplinks(cluster, oversubscription=FULL_BISECTION)]  # fmt: skip
+    near = _with_uplinks(cluster, latency_s=0.0)
     if cluster.links:
         capacities = [link.capacity_bytes_per_s for link in cluster.links]
         rates += [multiplied(f"{links}/capacity_bytes_per_s", _largely(capacities, MOST_BYTES_PER_S)),
@@ -140,13 +142,31 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
     speed += [multiplied(f"/workload/layer_profiles/{index}/{name}", 1.0 / LARGE)
               for index, profile in enumerate(request.workload.layer_profiles)
               for name in ("forward_s", "input_grad_s", "weight_grad_s") if getattr(profile, name)]  # fmt: skip
-    return (
+    groups = (
+        Group("links between the buildings", "/cluster/links", "",
+              in_a_row(request, MOST_BYTES_PER_S, latency_s=0.0) if are_missing(request) else ()),
         Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", memory),)),
         Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),
         Group("speed of the GPUs", "/cluster/pools", "", tuple(speed)),
         Group("rates of links and network cards", "/cluster/links", "", tuple(rates)),
         Group("distance: the speed of light", "/cluster/links", "", tuple(near)),
-    )
+    )  # fmt: skip
+    return tuple(group for group in groups if group.changes)
+
+
+def _with_uplinks(cluster: Cluster, **changed: float) -> list[Change]:
+    """Every uplink that there is with other numbers: one that nobody stated joins no buildings, and stays as it is."""
+
+    def is_there(place: Place) -> bool:
+        stated = place.level != "building" or place.uplink != Uplink()
+        return place.parent is not None and (stated or cluster.fabric == "one")
+
+    if not any(is_there(place) for place in cluster.places):
+        return []
+    places = [place.model_dump(mode="json") | (
+                  {"uplink": place.uplink.model_dump(mode="json") | changed} if is_there(place) else {})
+              for place in cluster.places]  # fmt: skip
+    return [put("/cluster/places", places)]
 
 
 def _speeds(cluster: Cluster) -> dict[str, float]:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from models.catalogue import entry_names, named_entry
+from models.cluster import Cluster
 from models.outcome import Infeasible, Planned
 from models.questions import WhyNot, WhyNotAnswer
 from models.request import PlanRequest
+from solver.lint import lint
+from solver.network.topology import build_topology
 from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import changed
@@ -110,6 +113,44 @@ def test_what_the_hardware_alone_forbids_is_no_wish() -> None:
     assert bought
     assert all(one.kind == "hardware" for one in answer.relaxations)
     assert _has_plan(changed(asked.request, bought[0].changes))
+
+
+def test_missing_links_are_what_is_in_the_way_and_are_offered() -> None:
+    names = ("east", "west", "north")
+    places = [{"id": "campus", "level": "region"},
+              *({"id": name, "level": "building", "parent": "campus"} for name in names)]  # fmt: skip
+    document = build_request().model_dump(mode="json")
+    document["cluster"] |= {"places": places, "links": []}
+    asked = WhyNot.model_validate({"request": document, "options": {"time_limit_s": 60.0}})
+    assert [one.code for one in lint(asked.asked)] == ["links-missing"]
+    answer = ask(asked)
+    assert [(one.wishes, one.physics) for one in answer.conflicts] == [((), ("links between the buildings",))]
+    separate, links, *_ = answer.relaxations
+    assert (separate.kind, separate.changes[0].pointer, separate.plan.crossing) == ("wish", "/cluster/fabric", "none")
+    assert (links.kind, len(links.changes)) == ("hardware", 2)
+    for way in answer.relaxations:
+        assert _has_plan(changed(asked.asked, way.changes)), way.text
+
+
+def test_hardware_without_limits_brings_no_uplink_and_takes_none() -> None:
+    """A stated uplink of full bisection would be the default; the default with a delay of its own would be stated."""
+    cluster = Cluster.model_validate({
+        "name": "campus", "fabric": "separate",
+        "places": [
+            {"id": "campus", "level": "region"},
+            {"id": "narrow", "level": "building", "parent": "campus", "uplink": {"oversubscription": 4.0}},
+            {"id": "unstated", "level": "building", "parent": "campus"},
+            {"id": "zone", "level": "zone", "parent": "unstated"},
+        ],
+        "pools": [{"id": name, "place": name, "gpu": "H100-SXM-80G", "num_hosts": 1, "nic_bytes_per_s": 5e10}
+                  for name in ("narrow", "zone")],
+    })  # fmt: skip
+    request = build_request().model_copy(update={"cluster": cluster})
+    ids = {edge.id for edge in build_topology(cluster).edges}
+    assert ids == {"uplink:narrow", "uplink:zone"}
+    for group in hardware_of(request):
+        better = changed(request, group.changes)
+        assert {edge.id for edge in build_topology(better.cluster).edges} == ids, group.name
 
 
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
