@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, from_json
 
-from app.faults import Fault, Refused, escaped, from_validation
+from app.faults import Fault, Refused, escaped, from_validation, refuse_request
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -332,6 +332,7 @@ def read_plan(data: bytes) -> Plan:
     for wrapper in ("outcome", "plan"):
         if isinstance(document, dict) and isinstance(document.get(wrapper), dict):
             document = document[wrapper]
+    refuse_request(document)
     return read_model(Plan, document)
 
 

@@ -122,6 +122,13 @@ class Refused(Exception):
         self.faults = tuple(faults)
 
 
+def refuse_request(document: Any) -> None:
+    """Refuse a request that was given where a plan is wanted."""
+    if isinstance(document, dict) and "workload" in document:
+        remedy = "Plan it with `isthmus plan REQUEST.json --out PLAN.json`, and give PLAN.json."
+        raise Refused((Fault("invalid-plan", "the document is a request, not a plan", "", "a plan", remedy),))
+
+
 def from_planner_error(error: PlannerError) -> Fault:
     """The fault that a PlannerError states."""
     return Fault(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refuse_request
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +47,7 @@ def read_outcome(data: bytes) -> Outcome | Plan:
     document = parse_json(data)
     if isinstance(document, dict) and isinstance(document.get("outcome"), dict):
         document = document["outcome"]
+    refuse_request(document)
     status = document.get("status") if isinstance(document, dict) else None
     if status == "infeasible":
         return read_model(Infeasible, document)
