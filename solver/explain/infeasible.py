@@ -18,10 +18,11 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
-from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space
+from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space, with_every_degree
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
+from solver.network.places import usable_pools
 from solver.objective import LONGEST_S
 
 GIB, DAY_S = 2.0**30, 86_400.0  # the units
@@ -29,6 +30,9 @@ MAX_ROWS = 200_000  # of a larger space nothing is said before a search has pric
 PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
+COUNTED_GPUS = (
+    64  # of so few, one less matters, and every degree is tried; of more the usual ones, which takes less long
+)
 MOST_HALVED = 10  # times, of what shares out a batch: 16 sequences a micro-batch for each of 64 replicas
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
@@ -236,7 +240,30 @@ def _has_place(request: PlanRequest) -> bool:
 
 def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
     """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
-    return (*_helpful(offers, helps, late), *islice(_helpful(_more_gpus(request), helps, late), 1))
+    helpful = tuple(_helpful(offers, helps, late))
+    return (*helpful, *(_higher_limit(request, helps, late) or islice(_helpful(_more_gpus(request), helps, late), 1)))
+
+
+def _higher_limit(request: PlanRequest, helps: Helps, late: Late) -> tuple[str, ...]:
+    """The least max_gpus that helps, where the cluster has more GPUs than it allows; near ones are tried first."""
+    low, there = request.constraints.max_gpus, sum(pool.num_free_gpus for pool in usable_pools(request))
+    if low is None or low >= there:
+        return ()
+
+    def does(most: int) -> bool:
+        higher = within_framework(_with_constraints(request, max_gpus=most))
+        every = with_every_degree(higher) if most <= COUNTED_GPUS else None
+        return not late() and (helps(higher) or (every is not None and helps(every)))
+
+    step = 1
+    while not does(high := min(low + step, there)):
+        if high == there or late():
+            return ()
+        low, step = high, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if does(middle) else (middle, high)
+    return (f"set constraints.max_gpus to {high}",)
 
 
 def _helpful(offers: Iterator[Offer], helps: Helps, late: Late) -> Iterator[str]:
@@ -266,13 +293,15 @@ def _lifted(request: PlanRequest) -> Iterator[Offer]:
     named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
     for name in named:
         yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
-    if request.constraints.max_gpus is not None:
-        yield "set constraints.max_gpus to null", _with_constraints(request, max_gpus=None)
     if request.constraints.use_all_gpus:
         yield "set constraints.use_all_gpus to false", _with_constraints(request, use_all_gpus=False)
     if len(named) > 1:
         free = _with_allowed(request, **dict.fromkeys(named))
-        yield "leave all of constraints.allowed open", _with_constraints(free, max_gpus=None)
+        yield f"leave all of constraints.allowed open{_without_limit(request)}", _with_constraints(free, max_gpus=None)
+
+
+def _without_limit(request: PlanRequest) -> str:
+    return "" if request.constraints.max_gpus is None else " and set constraints.max_gpus to null"
 
 
 def _anywhere(request: PlanRequest) -> Iterator[Offer]:
@@ -302,5 +331,5 @@ def _more_gpus(request: PlanRequest) -> Iterator[Offer]:
     for times in MORE_GPUS:
         pools = tuple(pool.model_copy(update={"num_hosts": times * pool.num_hosts}) for pool in request.cluster.pools)
         cluster = request.cluster.model_copy(update={"pools": pools})
-        text = f"use {times} times as many GPUs"
+        text = f"use {times} times as many GPUs{_without_limit(request)}"
         yield text, _with_constraints(request.model_copy(update={"cluster": cluster}), max_gpus=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -25,8 +26,9 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
     """The request with a remedy that a program can read applied to it."""
     document: dict[str, Any] = request.model_dump(mode="json")
     constraints, words = document["constraints"], remedy.split()
-    if remedy.startswith("set constraints.allowed."):
-        constraints["allowed"][words[1].rpartition(".")[2]] = None
+    if remedy.startswith("set constraints."):
+        *way, last = words[1].split(".")[1:]
+        (constraints[way[0]] if way else constraints)[last] = json.loads(words[-1])
     elif remedy.startswith("leave all of constraints.allowed"):
         constraints["allowed"], constraints["max_gpus"] = {}, None
     elif remedy.startswith("lower constraints.memory_headroom_fraction"):
@@ -72,6 +74,23 @@ def test_every_remedy_that_is_offered_helps(request_: PlanRequest) -> None:
 def test_headroom_is_not_blamed_where_the_memory_itself_is_too_small() -> None:
     offered = remedies(job(workload=LARGE, allowed=FIXED, constraints={"memory_headroom_fraction": 0.1}))
     assert not any("headroom" in one for one in offered)
+
+
+@pytest.mark.parametrize(("limit", "workload", "least"), [(2, {"architecture": "llama-3.1-8b"}, 3), (8, MIDDLE, 20)])
+def test_a_limit_is_to_be_raised_before_gpus_are_bought(limit: int, workload: dict[str, Any], least: int) -> None:
+    def limited(most: int) -> PlanRequest:
+        return job(allowed={}, workload=workload, hosts=(8, 8), constraints={"max_gpus": most})
+
+    offered = remedies(limited(limit))
+    assert f"set constraints.max_gpus to {least}" in offered
+    assert not any("as many GPUs" in one for one in offered)
+    assert validate(limited(least - 1)) != ()
+    assert validate(limited(least)) == ()
+
+
+def test_gpus_are_bought_together_with_a_higher_limit_where_all_there_are_may_be_used() -> None:
+    offered = remedies(job(allowed={}, workload=LARGE, hosts=(8,), constraints={"max_gpus": 64}))
+    assert "use 2 times as many GPUs and set constraints.max_gpus to null" in offered
 
 
 def test_nothing_is_to_be_allowed_where_nothing_was_restricted() -> None:
