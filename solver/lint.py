@@ -12,6 +12,8 @@ from models.request import Pin, PlanRequest
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
+from solver.diagnostics.pins import Least, pins_apart, pins_too_large, too_many_replicas
+from solver.diagnostics.rule import gpus_by_building
 from solver.network.places import ancestors_of, usable_pools
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
@@ -146,8 +148,8 @@ def _enough_layers(request: PlanRequest) -> Iterator[Reason]:
 
 
 def _fixed_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
-    allowed = request.constraints.allowed
-    least = min(allowed.tp or (1,)) * min(allowed.cp or (1,)) * min(allowed.pp or (1,)) * min(allowed.dp or (1,))
+    size = Least.of(request)
+    least = size.group_gpus * size.ranks * size.replicas
     free = sum(pool.num_free_gpus for pool in usable_pools(request))
     limit = min(free, request.constraints.max_gpus or free)
     if not free or least <= limit:
@@ -155,12 +157,40 @@ def _fixed_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
     yield Reason(
         code="too-few-gpus",
         pointer="/constraints/max_gpus" if limit < free else "/constraints/allowed",
-        detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs, but {limit} may be used ({free} are free)",
+        detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs{_because_of_pins(request)}, but {limit} may be "
+        f"used ({free} are free)",
         remedies=(
             "allow smaller degrees",
             f"set max_gpus to {least} or more" if least <= free else f"add GPUs: at least {least} have to be free",
         ),
     )
+
+
+def _because_of_pins(request: PlanRequest) -> str:
+    return " with the ranks and replicas that are pinned" if request.constraints.pins else ""
+
+
+def _buildings_hold(request: PlanRequest) -> Iterator[Reason]:
+    """What may not cross buildings fits into one of them."""
+    stated, size, held = request.constraints, Least.of(request), gpus_by_building(request)
+    largest = max(held.values(), default=0)
+    pipeline, replicas = stated.pipeline_may_cross_buildings, stated.data_parallel_may_cross_buildings
+    for name, what, least in (
+        ("pipeline_may_cross_buildings", "replica has tp * cp * pp", size.group_gpus * size.ranks),
+        ("data_parallel_may_cross_buildings", "pipeline rank has tp * cp * dp", size.group_gpus * size.replicas),
+    ):
+        whole = least if pipeline or replicas else size.group_gpus * size.ranks * size.replicas
+        told = what if pipeline or replicas else "plan has tp * cp * pp * dp"
+        if getattr(stated, name) or not 0 < largest < whole:
+            continue
+        yield Reason(
+            code="too-few-gpus",
+            pointer=f"/constraints/{name}",
+            detail=f"the smallest allowed {told} of {whole} GPUs{_because_of_pins(request)}, all in one building as "
+            f"{name} is false; the largest building has {largest} to use",
+            remedies=(f"set {name} to true", "allow smaller degrees", "use a larger building"),
+        )
+        return
 
 
 def _pins_hold(request: PlanRequest) -> Iterator[Reason]:
@@ -269,8 +299,12 @@ CHECKS: tuple[Check, ...] = (
     _sequence_divides,
     _enough_layers,
     _fixed_degrees_fit,
+    _buildings_hold,
     _pins_hold,
     _pinned_ranks_exist,
     _pins_agree,
+    pins_too_large,
+    too_many_replicas,
+    pins_apart,
     _cost_has_prices,
 )
