@@ -155,7 +155,7 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
 
 
 def _with_uplinks(cluster: Cluster, **changed: float) -> list[Change]:
-    """Every uplink that there is with other numbers: one that nobody stated joins no buildings, and is left as it is."""
+    """Every uplink that there is with other numbers; one that nobody stated joins no buildings, and is left alone."""
 
     def is_there(place: Place) -> bool:
         stated = place.level != "building" or place.uplink != Uplink()
