@@ -23,6 +23,7 @@ from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute, in_time, whole_body
+from app.api.tags import next_cursor
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Busy
@@ -120,7 +121,7 @@ def list_calibrations(
 ) -> Response:
     """A page of calibrations; `next_cursor` leads to the next one."""
     rows = service.calibrations.page(limit=limit + 1, before=cursor, owner=caller.sees)
-    more = rows[limit - 1].id if len(rows) > limit else None
+    more = next_cursor(rows, limit)
     return JSONResponse({"items": [_answer(row) for row in rows[:limit]], "next_cursor": more})
 
 

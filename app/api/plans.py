@@ -22,7 +22,7 @@ from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, mat
 from app.api.problems import documented, not_found
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
-from app.api.tags import PlanSubmission, next_page, wanted_plans
+from app.api.tags import PlanSubmission, next_cursor, next_page, wanted_plans
 from app.faults import Refused
 from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
@@ -128,7 +128,7 @@ def _page(
     positions = service.queue_figures.positions(rows[:limit])
     now = time.time()
     items = [status(row, queue_position=positions.get(row.id), now=now) for row in rows[:limit]]
-    more = rows[limit - 1].id if len(rows) > limit else None
+    more = next_cursor(rows, limit)
     return _compact({"items": items, "next_cursor": more}), more
 
 
@@ -214,8 +214,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
     row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
-    service.status_responses.forget(plan_id)
-    service.list_responses.clear()
+    service.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
@@ -229,9 +228,7 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
 async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
-    service.responses.forget(plan_id)
-    service.status_responses.forget(plan_id)
-    service.list_responses.clear()
+    service.forget(plan_id)
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)

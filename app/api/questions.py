@@ -18,7 +18,7 @@ from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute
-from app.api.tags import next_page
+from app.api.tags import next_cursor, next_page
 from app.faults import Fault, Refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.questions import answer_form, submit_question, with_stored_plan
@@ -75,7 +75,7 @@ def list_questions(
 ) -> QuestionPage:
     """A page of questions; `next_cursor` leads to the next one."""
     rows = service.questions.page(limit=limit + 1, before=cursor, owner=caller.sees)
-    now, more = time.time(), rows[limit - 1].id if len(rows) > limit else None
+    now, more = time.time(), next_cursor(rows, limit)
     response.headers.update(next_page("/v1/questions", http.query_params, more))
     heads = [QuestionHead.model_validate(question_head(row, now=now)) for row in rows[:limit]]
     return QuestionPage(items=heads, next_cursor=more)

@@ -20,7 +20,7 @@ from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import documented, not_found
 from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
-from app.api.tags import Tagged, next_page, wanted_studies
+from app.api.tags import Tagged, next_cursor, next_page, wanted_studies
 from app.exporters.report.answer_picture import study_picture
 from app.faults import Refused
 from app.jobs.access import STUDY_URGENCY, Caller
@@ -110,7 +110,7 @@ def list_studies(
     rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees, wanted=wanted)
     counts = service.studies.counts_of([row.id for row in rows[:limit]])
     items = [_head(row, counts[row.id]) for row in rows[:limit]]
-    more = rows[limit - 1].id if len(rows) > limit else None
+    more = next_cursor(rows, limit)
     return JSONResponse(
         {"items": items, "next_cursor": more}, headers=next_page("/v1/studies", http.query_params, more)
     )
@@ -141,8 +141,7 @@ async def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> R
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
     row = await run_sync(found_study, service, study_id, caller)
     await run_sync(service.studies.cancel, row.id)
-    service.status_responses.clear()
-    service.list_responses.clear()
+    service.forget()
     return JSONResponse(await run_sync(_study, service, row))
 
 
@@ -151,9 +150,7 @@ async def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> R
 async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Remove the study and all its plans; running searches are stopped and forgotten."""
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
-    service.responses.clear()
-    service.status_responses.clear()
-    service.list_responses.clear()
+    service.forget()
     if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)

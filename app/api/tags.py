@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as NotBase64
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -146,6 +147,11 @@ def seconds(at: datetime | None) -> float | None:
     if at is None:
         return None
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def next_cursor(rows: Sequence[Any], limit: int) -> str | None:
+    """The last row of a page for which one row more was read than it has; None where there was no more."""
+    return rows[limit - 1].id if len(rows) > limit else None
 
 
 def next_page(path: str, asked: Any, cursor: str | None) -> dict[str, str]:

@@ -36,12 +36,17 @@ class Family:
 
 def _dense(config: Fields) -> _Values:
     """Llama and its relatives: gated feed-forward, grouped queries, untied unless said."""
+    return _usual(config, _grouped, gated_mlp=True)
+
+
+def _usual(config: Fields, attention: Callable[[Fields], _Values], *, gated_mlp: bool) -> _Values:
+    """Sizes under the names that most families use."""
     return {
         "num_layers": config.count("num_hidden_layers"),
         "hidden_size": config.count("hidden_size"),
         "ffn_hidden_size": config.count("intermediate_size"),
-        "gated_mlp": True,
-        "attention": _grouped(config),
+        "gated_mlp": gated_mlp,
+        "attention": attention(config),
         "vocab_size": config.count("vocab_size"),
         "tied_embeddings": config.flag("tie_word_embeddings", False),
     }
@@ -99,28 +104,23 @@ def _qwen_moe(config: Fields) -> _Values:
 
 def _deepseek(config: Fields) -> _Values:
     """Latent attention; layer i has experts from first_k_dense_replace on, where moe_layer_freq divides it."""
-    heads = config.count("num_attention_heads")
-    values = {
-        "num_layers": config.count("num_hidden_layers"),
-        "hidden_size": config.count("hidden_size"),
-        "ffn_hidden_size": config.count("intermediate_size"),
-        "gated_mlp": True,
-        "attention": {
-            "kind": "mla",
-            "num_heads": heads,
-            "q_lora_rank": config.count("q_lora_rank", 0, least=0),
-            "kv_lora_rank": config.count("kv_lora_rank"),
-            "qk_nope_head_dim": config.count("qk_nope_head_dim"),
-            "qk_rope_head_dim": config.count("qk_rope_head_dim"),
-            "v_head_dim": config.count("v_head_dim"),
-        },
-        "vocab_size": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", False),
-        "num_mtp_layers": config.count("num_nextn_predict_layers", 0, least=0),
-    }
+    heads, values = config.count("num_attention_heads"), _usual(config, _latent, gated_mlp=True)
+    predicted = config.count("num_nextn_predict_layers", 0, least=0)
     if config.count("num_key_value_heads", heads) != heads:
         raise config.refused("num_key_value_heads", "latent attention has one key per query head", str(heads))
-    return {**values, "moe": _deepseek_experts(config)}
+    return {**values, "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
+
+
+def _latent(config: Fields) -> _Values:
+    return {
+        "kind": "mla",
+        "num_heads": config.count("num_attention_heads"),
+        "q_lora_rank": config.count("q_lora_rank", 0, least=0),
+        "kv_lora_rank": config.count("kv_lora_rank"),
+        "qk_nope_head_dim": config.count("qk_nope_head_dim"),
+        "qk_rope_head_dim": config.count("qk_rope_head_dim"),
+        "v_head_dim": config.count("v_head_dim"),
+    }
 
 
 def _deepseek_experts(config: Fields) -> _Values:
@@ -145,15 +145,7 @@ def _deepseek_experts(config: Fields) -> _Values:
 def _gpt_neox(config: Fields) -> _Values:
     """Two feed-forward matrices and one key per query head."""
     heads = config.count("num_attention_heads")
-    return {
-        "num_layers": config.count("num_hidden_layers"),
-        "hidden_size": config.count("hidden_size"),
-        "ffn_hidden_size": config.count("intermediate_size"),
-        "gated_mlp": False,
-        "attention": _equal_heads(heads, heads, _head_dim(config, "hidden_size", heads)),
-        "vocab_size": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", False),
-    }
+    return _usual(config, lambda one: _equal_heads(heads, heads, _head_dim(one, "hidden_size", heads)), gated_mlp=False)
 
 
 def _gpt2(config: Fields) -> _Values:

@@ -84,6 +84,15 @@ class PlanService:
         self._keys_lock = threading.Lock()
         self.direct_places = Shares(settings.num_direct_solves, settings.max_direct_per_key)
 
+    def forget(self, plan_id: str | None = None) -> None:
+        """Let go of what is kept in memory of a plan, or of all plans, and of every list."""
+        for kept in (self.responses, self.status_responses):
+            if plan_id is None:
+                kept.clear()
+            else:
+                kept.forget(plan_id)
+        self.list_responses.clear()
+
     def close(self) -> None:
         """Let go of the database."""
         self.closing.set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
@@ -189,17 +189,11 @@ class PlanStore(Store):
         return None if row is None else PlanRow(**row)
 
     def page(
-        self,
-        *,
-        limit: int,
-        before: str | None,
-        state: str | None = None,
-        owner: str | None = None,
-        wanted: Wanted = EVERYTHING,
+        self, *, limit: int, before: str | None, owner: str | None = None, wanted: Wanted = EVERYTHING
     ) -> list[PlanRow]:
         """Plans without their outcomes, newest first or as is wanted, beginning behind `before`."""
         query = ordered(sa.select(*STATUS_COLUMNS), wanted.sort, before).limit(limit)
-        query = query.where(_of(self._kind), *conditions(PLANS, replace(wanted, state=state or wanted.state)))
+        query = query.where(_of(self._kind), *conditions(PLANS, wanted))
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
         names = [column.name for column in STATUS_COLUMNS]

@@ -125,7 +125,7 @@ def check_allocation(
     allocation = read_allocation(read_source(job).decode(errors="replace"))
     screen = Screen(as_json=as_json, quiet=quiet)
     problems = compared(_rows(folder, screen), allocation, switches, are_blocks=are_blocks)
-    _say(screen, problems, f"the {len(allocation.hosts)} hosts of the job are those of the plan")
+    _say(screen, problems, f"the {len(allocation)} hosts of the job are those of the plan")
 
 
 def _say(screen: Screen, problems: Sequence[str], well: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.cli import main
 from app.exporters.binding import bind, shown
-from app.exporters.launch.allocation import Allocation, compared, read_allocation
+from app.exporters.launch.allocation import compared, read_allocation
 from app.exporters.launch.ranks import rank_rows, read_rows
 from app.exporters.slurm_topology import slurm_topology_conf
 from app.hostlists import unfold
@@ -116,14 +116,14 @@ def test_a_request_for_switches_that_slurm_ignored_is_found(tmp_path: Path) -> N
     (tmp_path / "tree.conf").write_text("SwitchName=east Nodes=e[1-4]\nSwitchName=west Nodes=w[1-4]\n")
     with slurm(tmp_path, nodes, unfold(nodes), cpus=2, topology="topology/none") as cluster:
         given = _given(cluster, "--switches=1", "--nodes=6")
-    assert len(given.hosts) == 6
-    bound = bind(*wide_plan(12), f"east-pool={','.join(given.hosts)}\nwest-pool=x[1-6]")
+    assert len(given) == 6
+    bound = bind(*wide_plan(12), f"east-pool={','.join(given)}\nwest-pool=x[1-6]")
     rows = [row for row in rank_rows(bound.plan, bound.request) if row.pool == "east-pool"]
     switches = {host: ("east",) if host.startswith("e") else ("west",) for host in unfold(nodes)}
-    assert f"the hosts of pool east-pool share no switch: {shown(given.hosts)}" in compared(rows, given, switches)
+    assert f"the hosts of pool east-pool share no switch: {shown(given)}" in compared(rows, given, switches)
 
 
-def _given(cluster: Slurm, *options: str) -> Allocation:
+def _given(cluster: Slurm, *options: str) -> tuple[str, ...]:
     """The hosts of a job with these options."""
     done = cluster.run("sbatch", "--parsable", *options, "--wrap=true")
     assert done.returncode == 0, done.stderr

@@ -181,6 +181,6 @@ def _dishonesty(row: PlanRow, events: Sequence[Event]) -> Iterator[str]:
 
 def _rows(store: PlanStore) -> list[PlanRow]:
     rows: list[PlanRow] = []
-    while page := store.page(limit=500, before=rows[-1].id if rows else None, state=None):
+    while page := store.page(limit=500, before=rows[-1].id if rows else None):
         rows += [row for row in (store.get(one.id) for one in page) if row is not None]
     return rows

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from app.exporters.binding import shown
 from app.exporters.launch.ranks import RankRow
@@ -19,28 +18,21 @@ from models.errors import PlannerError
 NODE_LIST = re.compile(r"(?<![A-Za-z])NodeList=(\S+)")
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """The hosts of a job, in Slurm's order."""
-
-    hosts: tuple[str, ...]
-
-
-def read_allocation(text: str) -> Allocation:
-    """From `scontrol show job`, or from a hostlist such as $SLURM_JOB_NODELIST."""
+def read_allocation(text: str) -> tuple[str, ...]:
+    """The hosts of a job in Slurm's order, from `scontrol show job`, or from a hostlist such as $SLURM_JOB_NODELIST."""
     found = NODE_LIST.search(text)
     hostlist = found[1] if found else "" if "JobId=" in text else ",".join(text.split())
     if hostlist in ("", "(null)"):
         raise _refused("the job has no hosts yet")
     try:
-        return Allocation(unfold(hostlist))
+        return unfold(hostlist)
     except PlannerError as error:
         raise Refused((from_planner_error(error),)) from None
 
 
 def compared(
     rows: Sequence[RankRow],
-    allocation: Allocation,
+    allocation: Sequence[str],
     switches_of: Mapping[str, Sequence[str]] | None = None,
     *,
     are_blocks: bool = False,
@@ -51,8 +43,8 @@ def compared(
     have several blocks (`are_blocks`), which have nothing above them: only a block over two buildings is told then.
     """
     planned = list(dict.fromkeys(host for row in rows for host in row.hosts))
-    missing = [host for host in planned if host not in set(allocation.hosts)]
-    surplus = [host for host in allocation.hosts if host not in set(planned)]
+    missing = [host for host in planned if host not in set(allocation)]
+    surplus = [host for host in allocation if host not in set(planned)]
     problems = [
         f"{len(hosts)} hosts {what}: {shown(hosts)}"
         for what, hosts in (

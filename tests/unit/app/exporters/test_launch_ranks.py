@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.exporters.binding import bind
-from app.exporters.launch.allocation import Allocation, read_allocation
 from app.exporters.launch.allocation import compared as compared_allocation
+from app.exporters.launch.allocation import read_allocation
 from app.exporters.launch.bundle import bundle
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.launch.ranks import RankSeen, compared, rank_rows, read_rows, seen_ranks, written
@@ -207,15 +207,15 @@ def test_a_job_without_hosts_is_refused(text: str) -> None:
 
 def test_a_pool_that_slurm_spread_over_switches_is_told() -> None:
     rows = rank_rows(whole_host_plan("dp_out"), whole_host_request())
-    given = Allocation(tuple(row.hosts[0] for row in rows))
-    apart = {host: ("s1" if host < "west" else "s2", "core") for host in given.hosts}
+    given = tuple(row.hosts[0] for row in rows)
+    apart = {host: ("s1" if host < "west" else "s2", "core") for host in given}
     assert compared_allocation(rows, given, apart) == []
     mixed = {**apart, "east-node-1": ("s2", "core")}
     assert compared_allocation(rows, given, mixed) == [
         "the hosts of pool east-pool share no switch without west: east-node-[0-1]",
         "the hosts of pool west-pool share no switch without east: west-node-[0-1]",
     ]
-    assert compared_allocation(rows, given, {host: (host,) for host in given.hosts})[0] == (
+    assert compared_allocation(rows, given, {host: (host,) for host in given})[0] == (
         "the hosts of pool east-pool share no switch: east-node-[0-1]"
     )
     assert "under no switch" in compared_allocation(rows, given, {})[0]
@@ -223,8 +223,8 @@ def test_a_pool_that_slurm_spread_over_switches_is_told() -> None:
 
 def test_a_pool_may_have_many_blocks_and_a_block_one_building() -> None:
     rows = rank_rows(whole_host_plan("dp_out"), whole_host_request())
-    given = Allocation(tuple(row.hosts[0] for row in rows))
-    own = {host: (host,) for host in given.hosts}
+    given = tuple(row.hosts[0] for row in rows)
+    own = {host: (host,) for host in given}
     assert compared_allocation(rows, given, own, are_blocks=True) == []
     mixed = {**own, "east-node-1": ("west-node-1",)}
     assert compared_allocation(rows, given, mixed, are_blocks=True) == ["block west-node-1 has hosts of east, west"]

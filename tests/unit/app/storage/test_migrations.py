@@ -196,7 +196,7 @@ def test_plans_that_waited_or_ran_under_an_older_program_are_carried_over(tmp_pa
         await_(lambda: figures.count("queued") + figures.count("running") == 0, "all ended")
     finally:
         worker.stop()
-    found = {row.id: row for row in store.page(limit=10, before=None, state=None)}
+    found = {row.id: row for row in store.page(limit=10, before=None)}
     ends = {name: (row.state, row.attempt) for name, row in found.items() if name != "plan_old"}
     assert ends == {"plan_waits": ("succeeded", 1), "plan_runs": ("succeeded", 2), "plan_stops": ("cancelled", 2)}
     assert all(

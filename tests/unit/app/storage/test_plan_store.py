@@ -41,7 +41,7 @@ def test_a_plan_that_is_not_admitted_is_not_there(engine: sa.Engine) -> None:
 
     with pytest.raises(RuntimeError):
         store.insert(NewPlan(b"{}", "d", None), refuse)
-    assert store.page(limit=10, before=None, state=None) == []
+    assert store.page(limit=10, before=None) == []
 
 
 def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
