@@ -18,7 +18,7 @@ CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 # Programs that start our programs over and over (tests) keep what Python has compiled, also where an image says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help checks setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-desk bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
+.PHONY: help checks setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-desk bench-scale bench-headline gaps bench-schedules ablation fuzz openapi image clean mcp test-mcp cluster test-cluster accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -165,8 +165,6 @@ ablation: setup ## every engine and bound taken out alone: what changes (SCHEDUL
 
 fuzz: setup ## random requests under laws (SEED=N MINUTES=10): judge, bounds, INFEASIBLE, invariances; findings shrink to a JSON in fuzz-findings/
 	$(BIN)/python -m tests.laws --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --out fuzz-findings
-
-validate: accuracy
 
 accuracy: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows)
 	$(BIN)/python -m benchmarks.accuracy $(DATA)

@@ -21,7 +21,7 @@ from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
 from app.terminal.mcp_command import mcp
-from app.terminal.measuring import accuracy, calibrate, validate
+from app.terminal.measuring import accuracy, calibrate
 from app.terminal.observing import observe
 from app.terminal.options import Json, Quiet
 from app.terminal.planning import check, plan, resume, schedule, settings_of
@@ -42,10 +42,10 @@ class Headed(TyperGroup):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """A heading for each part of the work, in the order of their first commands."""
-        shown = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
-        width = max(map(len, shown))
+        width = max(map(len, self.commands))
         rows = defaultdict[str, list[tuple[str, str]]](list)
-        for name, command in shown.items():
+        for name in self.list_commands(ctx):
+            command = self.commands[name]
             heading = getattr(command, "rich_help_panel", None) or "Commands"
             rows[heading].append((name.ljust(width), command.get_short_help_str(formatter.width - width - 6)))
         for heading in (*(one for one in PANELS if one in rows), *(one for one in rows if one not in PANELS)):
@@ -74,7 +74,6 @@ for panel, commands in COMMANDS.items():
         cli.command(rich_help_panel=panel)(command)
 cli.command("import", rich_help_panel=READ)(import_command)
 cli.command(rich_help_panel=SERVICE)(mcp)
-cli.command(hidden=True)(validate)
 check.command("ranks")(check_ranks)
 check.command("allocation")(check_allocation)
 cli.add_typer(check, name="check", rich_help_panel=PLAN)

@@ -1,7 +1,7 @@
 """Predictions beside published runs across sites that nobody fitted: bands over what was not published.
 
 Reads `published_crosssite.csv`, whose column `assumed_fields` names what is not in the source. These rows are sanity
-checks and never calibrate anything. Part of `make validate`; alone: `python -m benchmarks.cross_site`.
+checks and never calibrate anything. Part of `make accuracy`; alone: `python -m benchmarks.cross_site`.
 """
 
 from __future__ import annotations

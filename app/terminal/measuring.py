@@ -1,7 +1,4 @@
-"""`isthmus accuracy` and `calibrate`: predictions beside measured rows, and a profile fitted to them.
-
-`validate` is the former name of `accuracy`, kept for one release.
-"""
+"""`isthmus accuracy` and `calibrate`: predictions beside measured rows, and a profile fitted to them."""
 
 from __future__ import annotations
 
@@ -24,12 +21,6 @@ def accuracy(subject: Subject, rows: File, *, as_json: Json = False, quiet: Quie
 
     report = validation_report(subject, read_rows(rows))
     Screen(as_json=as_json, quiet=quiet).show(report, lambda console: print_report(console, report))
-
-
-def validate(subject: Subject, rows: File, *, as_json: Json = False, quiet: Quiet = False) -> None:
-    """The former name of `isthmus accuracy`."""
-    typer.echo("`isthmus validate` is now `isthmus accuracy`; this name goes with the next release", err=True)
-    accuracy(subject, rows, as_json=as_json, quiet=quiet)
 
 
 def calibrate(

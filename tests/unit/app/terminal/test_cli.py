@@ -104,7 +104,7 @@ def test_bad_input_gets_the_message_of_the_api(
 
 
 @pytest.mark.parametrize("arguments", [("plan", "no-such-file"), ("export", "x", "--format", "abacus"),
-                                       ("validate", "weather", "x.csv"), ("plan",), ("dance",)])  # fmt: skip
+                                       ("accuracy", "weather", "x.csv"), ("plan",), ("dance",)])  # fmt: skip
 def test_bad_arguments_are_bad_input(settings: Settings, arguments: tuple[str, ...]) -> None:
     assert run(settings, *arguments) == 2
 
@@ -147,7 +147,7 @@ def test_a_csv_with_ragged_rows_is_refused(
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3\n")
-    assert run(settings, "validate", "network", str(path)) == 2
+    assert run(settings, "accuracy", "network", str(path)) == 2
     assert "line 3" in capsys.readouterr().err
 
 

@@ -219,17 +219,6 @@ def test_the_catalogue_is_listed_by_kind_and_entry(capsys: pytest.CaptureFixture
     assert "bf16_flops_per_s" in json.loads(capsys.readouterr().out)
 
 
-def test_a_former_name_works_says_so_and_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text("a\n1\n")
-    former = run(None, "validate", "network", str(rows)), capsys.readouterr()
-    today = run(None, "accuracy", "network", str(rows)), capsys.readouterr()
-    assert (former[0], former[1].out) == (today[0], today[1].out)
-    assert "isthmus accuracy" in former[1].err
-    assert run(None, "--help") == 0
-    assert "validate" not in capsys.readouterr().out
-
-
 def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at, request = ("--server", server), written(tmp_path, request_for(fake_solver.FINDS))
     out = str(tmp_path / "plan.json")

@@ -19,7 +19,7 @@ collective,A100 8-GPU node,NVLink,2,1,all_reduce,,1048576,44.21,23.72,,,,vTrain,
 def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text(NETWORK)
-    assert run(None, "validate", "network", str(rows), "--json") == 0
+    assert run(None, "accuracy", "network", str(rows), "--json") == 0
     report = json.loads(capsys.readouterr().out)
     figures = {
         "rows",
@@ -34,7 +34,7 @@ def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(report) == {"families", "total"}
     assert set(report["total"]) == figures
     assert report["total"]["rows"] == 1
-    assert run(None, "validate", "network", str(rows)) == 0
+    assert run(None, "accuracy", "network", str(rows)) == 0
     assert "Prediction errors" in capsys.readouterr().out
 
 
