@@ -1,1 +1,1 @@
-"""The HTTP door. The only package that knows HTTP."""
+"""The HTTP door: routes, and what they share of headers, problems, examples and limits."""

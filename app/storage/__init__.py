@@ -1,1 +1,1 @@
-"""Plans, their events and the workers, in the database that the queue uses too."""
+"""Plans, their events and the workers, in one database; the rows of plans are the queue."""

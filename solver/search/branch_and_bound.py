@@ -1,7 +1,7 @@
 """Best-first branch and bound over configurations, with a certificate: the least bound of what is not ruled out.
 
-Every step is a task, done here or by another process; the task runner takes in what comes of it. The frontier orders
-and bounds, tasks place and time, the acceptance judges. Parameters are in `params.py`.
+Every step but pricing is a task, done here or by another process; the task runner takes in what comes of it. The
+frontier orders and bounds, tasks place and time, the acceptance judges. Parameters are in `params.py`.
 """
 
 from __future__ import annotations

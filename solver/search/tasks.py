@@ -1,6 +1,6 @@
 """Parts of a search's work that any process can do, and what they bring back.
 
-`choice.py` decides which task is worth doing, `acceptance.py` judges what comes back.
+`choice.py` and `branch_and_bound.py` decide what is worth doing, `acceptance.py` judges what comes back.
 """
 
 from __future__ import annotations
