@@ -99,6 +99,8 @@ def _for_every_degree(
     elapsed_s = hooks.clock() - hooks.started_s
     if hooks.cancelled() or elapsed_s >= request.options.time_limit_s:
         least_s = light_bound_s(Context(every, stack_for(every)))
+        if least_s > LONGEST_S:
+            return usual
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
     other = _searched(every, hooks, NoWorkerPool(), params, begin_with)
@@ -136,7 +138,10 @@ def _searched(
     reasons = () if search.frontier.any_fits else memory_reasons(context, space, late=late)
     if reasons:  # known without prices, which there was no time for
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=search.result.least_s, detail=search.result.account(), elapsed_s=elapsed)
+    least_s = search.result.least_s
+    if LONGEST_S < least_s < float("inf"):  # so it is with all that there was no time for
+        return Infeasible(reasons=duration_reasons(context, least_s), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=least_s, detail=search.result.account(), elapsed_s=elapsed)
 
 
 def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:

@@ -149,6 +149,13 @@ def test_gpus_in_a_wrong_unit_are_refused_in_days(kind: str) -> None:
     assert "days" in outcome.reasons[0].detail
 
 
+def test_gpus_in_a_wrong_unit_are_refused_where_no_time_is_left_to_price_anything() -> None:
+    slow = {"gpu": SLOW_GPU | {"bf16_flops_per_s": 1e6}}
+    outcome = plan(job(allowed={}, pool=slow, batch=1_048_576, options={"time_limit_s": 1e-9}))
+    assert isinstance(outcome, Infeasible)
+    assert outcome.reasons[0].code == "too-slow"
+
+
 def test_layers_by_gpu_type_alone_may_be_on_one_of_the_types() -> None:
     """What fits on the fastest type alone is not left to a split that is not allowed."""
     pools = [("a", 2), ("a", 2, {"gpu": SLOW_GPU})]
