@@ -7,7 +7,7 @@ capacity groups, and PP-out with the ranks that do not fit whole spread over the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s, minimums_hold
@@ -19,10 +19,13 @@ Routes = tuple[RouteCount, ...]
 def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     """Whole replicas, one capacity group after another; the capacity left over goes to replicas that cross.
 
-    None when the pattern does not reach the number of replicas or a rule forbids it.
+    None when the pattern does not reach the number of replicas or a rule forbids it. Where pins want replicas in
+    places, no replica crosses.
     """
-    if not problem.replicas_may_cross or problem.minimums:
+    if not problem.replicas_may_cross:
         return None
+    if problem.minimums:
+        return _whole_as_pinned(problem)
     routes, left = _whole(problem)
     missing = problem.num_replicas - sum(route.num_replicas for route in routes)
     if missing and not problem.ranks_may_cross:
@@ -32,6 +35,29 @@ def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     if missing:
         found += [filled for tier in problem.prices.tiers if (filled := _filled_one_by_one(problem, tier)) is not None]
     return min(found, key=lambda one: loss_s(problem, one), default=None)
+
+
+def _whole_as_pinned(problem: PlacementProblem) -> Routes | None:
+    """Whole replicas, first as many as each pin wants where it wants them, those with the fewest places first."""
+    free = {
+        u: capacity // problem.num_ranks
+        for u, capacity in enumerate(problem.capacity_u)
+        if all(row[u] for row in problem.allowed_pu)
+    }
+    counts, largest_first = dict.fromkeys(free, 0), sorted(free, key=lambda u: -free[u])
+    wanted = [(set(pin.capacity_groups), pin.num_replicas) for pin in problem.minimums]
+    for inside, number in sorted(wanted, key=lambda one: len(one[0])):
+        _filled_up(counts, free, [u for u in largest_first if u in inside], number)
+    _filled_up(counts, free, largest_first, problem.num_replicas)
+    routes = tuple(RouteCount((u,) * problem.num_ranks, count) for u, count in counts.items() if count)
+    return routes if sum(counts.values()) == problem.num_replicas and minimums_hold(problem, routes) else None
+
+
+def _filled_up(counts: dict[int, int], free: Mapping[int, int], inside: Sequence[int], number: int) -> None:
+    """Add replicas in these capacity groups until they have so many together, or as many as are free."""
+    for u in inside:
+        missing = number - sum(counts[one] for one in inside)
+        counts[u] += max(min(missing, free[u] - counts[u]), 0)
 
 
 def _filled_one_by_one(problem: PlacementProblem, tier: Tier) -> Routes | None:

@@ -203,6 +203,16 @@ def test_buildings_keep_at_least_two_ranks_together_when_asked() -> None:
         assert all(len(list(block)) >= 2 for _, block in groupby(route.capacity_groups))
 
 
+def test_replicas_that_stay_whole_are_shared_out_as_pins_want() -> None:
+    """Two ranks of four replicas: two replicas in the first building, where there is more, and two in the second."""
+    pins = (MinimumReplicas(range(1), (0,), 1), MinimumReplicas(range(1, 2), (1,), 2))
+    one = problem((16, 6), ranks=2, minimums=pins, ranks_may_cross=False)
+    routes = solved(one)
+    assert minimums_hold(one, routes)
+    assert {route.capacity_groups: route.num_replicas for route in routes} == {(0, 0): 2, (1, 1): 2}
+    assert place(replace(one, capacity_u=(16, 2)), time_limit_s=10) is None
+
+
 def test_pins_and_minimums_are_obeyed() -> None:
     allowed = ((True, False), *((True, True),) * 3)
     assert all(route.capacity_groups[0] == 0 for route in solved(problem((8, 8), allowed_pu=allowed)))
