@@ -30,6 +30,7 @@ LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
 OPERATIONS_EACH = 3  # a forward, an input gradient and a weight gradient, which a schedule may run apart
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
+ODD_PIPELINE_RANKS = (3, 5, 6, 10, 12)  # fill fleets of 3 or 5 times a power of two, whatever the layers
 ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
 
 
@@ -143,14 +144,15 @@ def context_degrees(request: PlanRequest) -> list[int]:
 
 
 def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]:
-    """Powers of two, divisors of the layers and of the layers plus two, and one or two ranks per building or region.
+    """Powers of two and few times three or five of them, divisors of the layers and of the layers plus two, and one or
+    two ranks per building or region.
 
     Of up to eight buildings or regions with GPUs also those of fewer, so that one more takes none away. Layers by GPU
     type fit any number of ranks: all small ones too. Up to 64 and the layers.
     """
     layers = request.workload.architecture.num_layers
     limit = min(SPACE_LIMITS.max_pipeline_ranks, layers)
-    usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
+    usual = {*_powers_of_two(limit), *ODD_PIPELINE_RANKS, *_divisors(layers), *_divisors(layers + 2)}
     for count in num_enclosing(request):
         counts = range(1, count + 1) if count <= FEW_BUILDINGS else (count,)
         usual |= {times * one for one in counts for times in (1, 2)}

@@ -18,6 +18,7 @@ from models.plan import Plan
 from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
+from models.statements import SPACE_LIMITS
 from solver.context import Context, stack_for
 from solver.explain.infeasible import target_reasons
 from solver.questions.curves import changes_over
@@ -134,8 +135,8 @@ class _Asked:
         if isinstance(found, Planned):
             update |= {"value": measure.value(request, found.plan), "lower_bound": bound,
                        "plan": witness_of(found.plan), "gpus_of_pool": gpus_of_pool(found.plan)}  # fmt: skip
-        if prices:
-            update["detail"] = "not all GPUs state a price: a GPU-hour costs 1, whatever the type"
+        price = "Not all GPUs state a price: a GPU-hour costs 1, whatever the type. " if prices else ""
+        update["detail"] = price + SPACE_LIMITS.statement()
         self.least[of] = self.least[of].model_copy(update=update)
 
     def by_factor(self, of: str, limit_s: float, publish: Callable[[], None]) -> None:
