@@ -93,9 +93,9 @@ class RankTime(NamedTuple):
 
     def most(self, limit_s: FloatArray) -> FloatArray:
         """Most usual layers within a time: any number where a layer takes none, fewer than none where it is over."""
-        room_s = limit_s * (1.0 + ROUNDING) - self.start_s
-        unlimited = np.where(room_s >= 0.0, np.inf, -np.inf)
-        layers: FloatArray = np.floor(np.divide(room_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))
+        left_s = limit_s * (1.0 + ROUNDING) - self.start_s
+        unlimited = np.where(left_s >= 0.0, np.inf, -np.inf)
+        layers: FloatArray = np.floor(np.divide(left_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))
         return layers
 
 
