@@ -17,26 +17,26 @@ from models.prediction import Prediction
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
-from models.workload import Recompute
+from models.workload import LayerCount, Recompute
 
 Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
 ScheduleFamily = Literal["one_way", "loop", "v"]
 LayerSplit = Literal["even", "by_gpu_type"]
 Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
 TokensPerSecond = Annotated[float, Field(ge=0, json_schema_extra={"unit": "token/s"})]
+MOST_WAYS = 1_048_576  # a batch has no more sequences; the judge looks at the members of a group one by one
+Ways = Annotated[int, Field(ge=1, le=MOST_WAYS)]
 
 
 class Degrees(Frozen):
     """How many ways each dimension splits the work. GPUs used = tp * cp * pp * dp; ep lies inside dp * cp."""
 
-    tp: PositiveCount = Field(description="Tensor parallel: GPUs that share every matrix of a layer.", examples=[8])
-    cp: PositiveCount = Field(1, description="Context parallel: GPUs that share every sequence.", examples=[1])
-    ep: PositiveCount = Field(
-        1, description="Expert parallel: GPUs that share a layer's experts, inside cp * dp.", examples=[1]
-    )
-    pp: PositiveCount = Field(description="Pipeline ranks: stage groups that share the layers.", examples=[16])
-    dp: PositiveCount = Field(description="Data parallel: replicas that share the batch.", examples=[128])
-    vpp: PositiveCount = Field(1, description="Model chunks per pipeline rank.", examples=[1])
+    tp: Ways = Field(description="Tensor parallel: GPUs that share every matrix of a layer.", examples=[8])
+    cp: Ways = Field(1, description="Context parallel: GPUs that share every sequence.", examples=[1])
+    ep: Ways = Field(1, description="Expert parallel: GPUs that share a layer's experts, inside cp * dp.", examples=[1])
+    pp: Ways = Field(description="Pipeline ranks: stage groups that share the layers.", examples=[16])
+    dp: Ways = Field(description="Data parallel: replicas that share the batch.", examples=[128])
+    vpp: Ways = Field(1, description="Model chunks per pipeline rank.", examples=[1])
 
     @property
     def num_gpus(self) -> int:
@@ -77,7 +77,7 @@ class Configuration(Frozen):
         "one; by_gpu_type keeps every pipeline rank on one GPU type and gives ranks on faster or roomier types more.",
         examples=["even"],
     )
-    layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    layers_per_stage: tuple[LayerCount, ...] = Field(
         min_length=1,
         max_length=4096,
         description="Transformer layers of each stage, in model order.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from models.plan import Configuration, Degrees
 from models.workload import Architecture, Workload
@@ -40,6 +41,13 @@ def _workload(name: str) -> Workload:
 def test_degrees_count_gpus_and_stages() -> None:
     degrees = Degrees(tp=8, cp=2, pp=4, dp=16, vpp=2)
     assert (degrees.num_gpus, degrees.gpus_per_stage_group, degrees.num_stages) == (1024, 16, 8)
+
+
+@pytest.mark.parametrize("name", ["tp", "cp", "ep", "pp", "dp", "vpp"])
+def test_no_degree_is_larger_than_any_batch(name: str) -> None:
+    """The judge looks at the members of a group one by one: a billion of them would take it minutes."""
+    with pytest.raises(ValidationError, match="1048576"):
+        Degrees.model_validate({"tp": 1, "pp": 1, "dp": 1, name: 10**9})
 
 
 @pytest.mark.parametrize(
