@@ -12,9 +12,11 @@ from models.request import Pin, PlanRequest
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
-from solver.diagnostics.pins import Least, pins_apart, pins_too_large, too_many_replicas
+from solver.diagnostics.pins import MinimumDegrees, pins_apart, pins_too_large, too_many_replicas
 from solver.diagnostics.rule import gpus_by_building
+from solver.network.islands import islands
 from solver.network.places import ancestors_of, usable_pools
+from solver.network.topology import build_topology
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
 
@@ -148,8 +150,7 @@ def _enough_layers(request: PlanRequest) -> Iterator[Reason]:
 
 
 def _fixed_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
-    size = Least.of(request)
-    least = size.group_gpus * size.ranks * size.replicas
+    least = MinimumDegrees.of(request).num_gpus
     free = sum(pool.num_free_gpus for pool in usable_pools(request))
     limit = min(free, request.constraints.max_gpus or free)
     if not free or least <= limit:
@@ -170,16 +171,32 @@ def _because_of_pins(request: PlanRequest) -> str:
     return " with the ranks and replicas that are pinned" if request.constraints.pins else ""
 
 
+def _joined_places_hold(request: PlanRequest) -> Iterator[Reason]:
+    """A plan fits into one of the parts of the cluster that nothing joins."""
+    island, joined = islands(build_topology(request.cluster)), dict[int, int]()
+    for pool in usable_pools(request):
+        joined[island[pool.place]] = joined.get(island[pool.place], 0) + pool.num_free_gpus
+    least, largest = MinimumDegrees.of(request).num_gpus, max(joined.values(), default=0)
+    if largest < least <= sum(joined.values()):
+        yield Reason(
+            code="too-few-gpus",
+            pointer="/cluster/links",
+            detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs{_because_of_pins(request)}; nothing joins "
+            f"{len(joined)} parts of the cluster, and the largest has {largest} to use",
+            remedies=("state links that join the parts", "allow smaller degrees"),
+        )
+
+
 def _buildings_hold(request: PlanRequest) -> Iterator[Reason]:
     """What may not cross buildings fits into one of them."""
-    stated, size, held = request.constraints, Least.of(request), gpus_by_building(request)
+    stated, size, held = request.constraints, MinimumDegrees.of(request), gpus_by_building(request)
     largest = max(held.values(), default=0)
     pipeline, replicas = stated.pipeline_may_cross_buildings, stated.data_parallel_may_cross_buildings
     for name, what, least in (
         ("pipeline_may_cross_buildings", "replica has tp * cp * pp", size.group_gpus * size.ranks),
         ("data_parallel_may_cross_buildings", "pipeline rank has tp * cp * dp", size.group_gpus * size.replicas),
     ):
-        whole = least if pipeline or replicas else size.group_gpus * size.ranks * size.replicas
+        whole = least if pipeline or replicas else size.num_gpus
         told = what if pipeline or replicas else "plan has tp * cp * pp * dp"
         if getattr(stated, name) or not 0 < largest < whole:
             continue
@@ -268,7 +285,7 @@ def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) 
 
 
 def _cost_has_prices(request: PlanRequest) -> Iterator[Reason]:
-    """Least cost is asked for, and no GPU that may be used states a price."""
+    """MinimumDegrees cost is asked for, and no GPU that may be used states a price."""
     pools = usable_pools(request)
     if request.objective.kind != "cost_per_token" or not pools or any(one.gpu.usd_per_gpu_hour for one in pools):
         return
@@ -299,6 +316,7 @@ CHECKS: tuple[Check, ...] = (
     _sequence_divides,
     _enough_layers,
     _fixed_degrees_fit,
+    _joined_places_hold,
     _buildings_hold,
     _pins_hold,
     _pinned_ranks_exist,

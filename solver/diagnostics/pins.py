@@ -23,7 +23,7 @@ JOINED = "nothing joins these places, and all of a plan is joined"
 
 
 @dataclass(frozen=True)
-class Least:
+class MinimumDegrees:
     """No plan has less than these, nor more replicas than `most_replicas`."""
 
     group_gpus: int
@@ -31,8 +31,13 @@ class Least:
     replicas: int
     most_replicas: int
 
+    @property
+    def num_gpus(self) -> int:
+        """Of the whole plan."""
+        return self.group_gpus * self.ranks * self.replicas
+
     @classmethod
-    def of(cls, request: PlanRequest) -> Least:
+    def of(cls, request: PlanRequest) -> MinimumDegrees:
         """Of the degrees that are allowed and leave each pin its ranks and its replicas."""
         allowed, pins = request.constraints.allowed, request.constraints.pins
         group_gpus = min(allowed.tp or (1,)) * min(allowed.cp or (1,))
@@ -46,7 +51,7 @@ class Least:
 
 def too_many_replicas(request: PlanRequest) -> Iterator[Reason]:
     """Pins that want more replicas of a rank than there may be, one of them or two in places apart."""
-    pins, most = request.constraints.pins, Least.of(request).most_replicas
+    pins, most = request.constraints.pins, MinimumDegrees.of(request).most_replicas
     around = ancestors_of(request.cluster)
     counted = [index for index, pin in enumerate(pins) if pin.num_replicas is not None]
     for number, index in enumerate(counted):
@@ -71,7 +76,7 @@ def too_many_replicas(request: PlanRequest) -> Iterator[Reason]:
 
 def pins_too_large(request: PlanRequest) -> Iterator[Reason]:
     """Places with fewer GPUs than all ranks that are pinned to them, or inside them, need together."""
-    pins, size, around = request.constraints.pins, Least.of(request), ancestors_of(request.cluster)
+    pins, size, around = request.constraints.pins, MinimumDegrees.of(request), ancestors_of(request.cluster)
     pinned, free = {pin.place for pin in pins}, dict.fromkeys(around, 0)
     for pool in usable_pools(request):
         for place in around[pool.place]:

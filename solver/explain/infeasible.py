@@ -24,15 +24,14 @@ from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 from solver.network.places import usable_pools
 from solver.objective import LONGEST_S
+from solver.placement.capacity_groups import usable_gpus
 
 GIB, DAY_S = 2.0**30, 86_400.0  # the units
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
 PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
-COUNTED_GPUS = (
-    64  # of so few, one less matters, and every degree is tried; of more the usual ones, which takes less long
-)
+COUNTED_GPUS = 64  # of so few, one less matters, and every degree is tried; of more the usual ones, which is quicker
 MOST_HALVED = 10  # times, of what shares out a batch: 16 sequences a micro-batch for each of 64 replicas
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
@@ -49,17 +48,33 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
     if found:
         return found
     remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
+    idle = _leaving_gpus_idle(request)
     return (
         Reason(
             code="nothing-allowed",
-            pointer="/constraints/allowed",
-            detail=(
+            pointer="/constraints/use_all_gpus" if idle else "/constraints/allowed",
+            detail=idle
+            or (
                 f"no combination of the allowed degrees divides {context.job.num_layers} layers, "
                 f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
                 f"{context.usable_gpus} GPUs"
             ),
             remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
         ),
+    )
+
+
+def _leaving_gpus_idle(request: PlanRequest) -> str:
+    """What all configurations leave idle, where the wish that they do not is all that is in the way; else empty."""
+    if not request.constraints.use_all_gpus:
+        return ""
+    free = enumerate_space(_with_constraints(request, use_all_gpus=False))
+    if not len(free):
+        return ""
+    return (
+        "use_all_gpus is set, but every configuration leaves the GPUs of another replica idle: the largest takes "
+        f"{int(free.columns.num_gpus.max()):,} of {usable_gpus(request):,}, as the allowed degrees, the batch and "
+        "what may cross buildings have it"
     )
 
 

@@ -92,6 +92,10 @@ REFUSED: dict[str, tuple[PlanRequest, str, str]] = {
     "a replica larger than a building": (
         request(allowed={"tp": [8], "pp": [4]}, **WITHIN),
         "too-few-gpus", "/constraints/pipeline_may_cross_buildings"),
+    "a plan larger than what is joined": (
+        request(allowed={"dp": [32]}, cluster=APART), "too-few-gpus", "/cluster/links"),
+    "no plan uses two buildings": (
+        request(use_all_gpus=True, **WITHIN, **TOGETHER), "nothing-allowed", "/constraints/use_all_gpus"),
     "a rank larger than a building": (
         request(allowed={"dp": [32]}, **TOGETHER), "too-few-gpus", "/constraints/data_parallel_may_cross_buildings"),
 }  # fmt: skip
