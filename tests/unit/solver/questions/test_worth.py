@@ -165,7 +165,7 @@ def test_what_a_request_may_state_no_more_of_is_left_out() -> None:
 
 
 def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> None:
-    """Three ranks on two buildings are only looked at where they are asked for: the larger world does not have them."""
+    """Seven ranks for 32 layers are only looked at where they are asked for: the larger world does not have them."""
     places = [{"id": name, "level": "building"} for name in ("east", "west")]
     pool = {"gpu": "H100-SXM-80G", "gpus_per_host": 1, "nic_bytes_per_s": 5e10}
     pools = [{**pool, "id": name, "place": name, "num_hosts": hosts} for name, hosts in (("east", 9), ("west", 16))]
@@ -173,7 +173,7 @@ def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> N
     request = {
         "workload": {"architecture": "llama-3.1-8b", "sequence_length": 8192, "global_batch_sequences": 64},
         "cluster": {"name": "two", "places": places, "pools": pools, "links": [link]},
-        "constraints": {"allowed": {"pp": [3]}},
+        "constraints": {"allowed": {"pp": [7]}},
         "options": {"time_limit_s": 3.0, "workers": 1},
     }
     base = with_profile(PlanRequest.model_validate(request))
