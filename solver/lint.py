@@ -285,7 +285,7 @@ def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) 
 
 
 def _cost_has_prices(request: PlanRequest) -> Iterator[Reason]:
-    """MinimumDegrees cost is asked for, and no GPU that may be used states a price."""
+    """Least cost is asked for, and no GPU that may be used states a price."""
     pools = usable_pools(request)
     if request.objective.kind != "cost_per_token" or not pools or any(one.gpu.usd_per_gpu_hour for one in pools):
         return
