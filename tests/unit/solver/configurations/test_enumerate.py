@@ -196,3 +196,13 @@ def test_more_of_the_fastest_gpus_take_no_number_of_ranks_away() -> None:
         tried.append(set(enumerate_space(PlanRequest.model_validate(document)).columns.pp.tolist()))
     assert 5 in tried[0]
     assert tried[0] <= tried[1] <= tried[2]
+
+
+@pytest.mark.parametrize(("hosts", "odd"), [((1, 2), 3), ((2, 3), 5)])
+def test_a_fleet_of_three_or_five_times_a_power_of_two_is_used_whole(hosts: tuple[int, ...], odd: int) -> None:
+    """Batch and layers divide by powers of two alone: the ranks of the pipeline have to bring the other factor."""
+    workload = {"architecture": {**ARCHITECTURE, "num_layers": 32}}
+    request = job(hosts=hosts, allowed={"cp": [1], "vpp": [1]}, workload=workload)
+    columns = enumerate_space(request).columns
+    assert int(columns.num_gpus.max()) == context_of(request).usable_gpus == 8 * sum(hosts)
+    assert odd in columns.pp[columns.num_gpus == 8 * sum(hosts)]
