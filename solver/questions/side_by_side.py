@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from statistics import NormalDist
 from typing import Any
 
@@ -162,11 +162,13 @@ class SideComparison:
         limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
-    def bound_of_less(self, smaller: PlanRequest, larger: PlanRequest, bound: float) -> float | None:
+    def bound_of_less(
+        self, smaller: PlanRequest, larger: PlanRequest, bound: float, until_s: float = inf
+    ) -> float | None:
         """What a bound of a larger world proves of one with nothing but less, whose own configurations count, too."""
         if smaller == larger:
             return bound
-        base, late = self.base.outcome, self.searches.hooks.stopped
+        base, late = self.base.outcome, partial(self.searches.hooks.is_late, until_s)
         if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
             contexts = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
             return bound if has_every_row(*contexts) else None

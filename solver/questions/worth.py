@@ -18,6 +18,7 @@ from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
 from solver.context import Context, stack_for
 from solver.explain.one_building import without_distance
+from solver.questions.compared_worlds import ComparedWorlds
 from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SEARCHED_FROM_S, SharedGoal, Side, SideComparison
@@ -109,21 +110,28 @@ class _Asked:
         clock = self.compared.searches.hooks.clock
         for largest, number in self._in_time([one for one in self._largest() if one.useful.more], ends_s):
             bound = self.compared.bound_of(largest.useful.request, clock() + (ends_s - clock()) / number)
-            self._bound_alike(largest, bound)
+            self._bound_alike(largest, bound, ends_s)
             publish()
 
-    def _bound_alike(self, largest: _Item, bound: float | None) -> None:
-        """What no plan falls below with more of all of a kind, none does with more of one of them, or of none."""
-        base, request = self.compared.base, largest.useful.request
+    def _bound_alike(self, largest: _Item, bound: float | None, ends_s: float) -> None:
+        """What no plan falls below with more of all of a kind, none does with more of one of them, or of none.
+
+        Configurations that only the base has are bounded by themselves; where only one of the kind has some, which
+        would take as long for each, nothing is said of that one.
+        """
+        base, name = self.compared.base, largest.useful.name
         if bound is None:
             return
-        of_base = self.compared.bound_of_less(self.compared.searches.base, request, bound)
+        of_base = self.compared.bound_of_less(self.compared.searches.base, largest.useful.request, bound, ends_s)
         if of_base is not None and base.bound is not None and base.value is not None:
             self.compared.base = replace(base, bound=min(max(base.bound, of_base), base.value))
-        for item in self.items:
-            if item.resource.kind == largest.resource.kind:
-                own = self.compared.bound_of_less(item.useful.request, request, bound)
-                self.compared.add(item.useful.name, Side(bound=own))
+        alike = {
+            one.useful.name: one.useful.request for one in self.items if one.resource.kind == largest.resource.kind
+        }
+        relations = ComparedWorlds(alike)
+        for one in alike:
+            if relations.is_equal(one, name) or relations.of(one, name) == "more":
+                self.compared.add(one, Side(bound=bound))
 
     def _largest(self) -> list[_Item]:
         """Of each kind all together, or the only one."""
@@ -151,7 +159,7 @@ class _Asked:
             share_s = max(hooks.left_s / number, SEARCHED_FROM_S)
             self.compared.plan_world(world.name, world.request, min(share_s, hooks.left_s))
             if item in largest and world is item.useful and world.more:
-                self._bound_alike(item, self.compared.sides[world.name].bound)
+                self._bound_alike(item, self.compared.sides[world.name].bound, ends_s)
             publish()
 
     def _promising(self) -> list[_Item]:

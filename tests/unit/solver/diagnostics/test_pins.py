@@ -12,18 +12,11 @@ from models.outcome import Infeasible
 from models.request import Pin, PlanRequest
 from solver.lint import lint
 from solver.planner import plan
+from tests.build_request import GPU
 
 WITHIN = {"pipeline_may_cross_buildings": False}
 TOGETHER = {"data_parallel_may_cross_buildings": False}
 APART: dict[str, Any] = {"fabric": "separate", "links": []}
-GPU = {
-    "name": "test-gpu",
-    "bf16_flops_per_s": 1e15,
-    "memory_bytes": 8e10,
-    "memory_bytes_per_s": 3.35e12,
-    "scale_up_bytes_per_s": 4.5e11,
-    "scale_up_domain_gpus": 8,
-}
 
 
 def pin(rank: int, place: str, num_replicas: int | None = None, last: int | None = None) -> dict[str, Any]:
