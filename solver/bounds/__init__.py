@@ -29,6 +29,9 @@
 `unequal_layers`: layers shared out by GPU type, any share of them, and what distance costs within the time of a bound.
   Needs layer prices of every type and `network_cut`.
 `layer_limits`: most layers of a rank of each type in a time, and the time for all of them. Needs layer prices.
+`layer_exchanges`: up to the end of its exchanges, the time of a rank by its layers, for `layer_limits`. Needs layer
+  prices.
+`type_ranks`: what a layer costs on each type, and how many ranks each holds, in columns.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
 `mixed_pipelines`: pipelines with every choice of the ranks on slower types, best first. Needs `slower_ranks`.
 `relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.

@@ -7,96 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.synchronisation import affine_exchange
-from solver.configurations.enumerate import V_FAMILY, Space, ranks_by_type
-from solver.configurations.pricing import StageCosts, least_of
-from solver.context import Context
+from solver.bounds.layer_exchanges import RankExchanges
+from solver.bounds.least_hops import least_hops_s
+from solver.bounds.type_ranks import RankTime, Types
+from solver.configurations.enumerate import V_FAMILY, Space
+from solver.configurations.pricing import least_of
 from solver.cost.stage import StageCost
 
 WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
-
-
-@dataclass(frozen=True)
-class Types:
-    """Costs of the GPU types, and the ranks that each can hold; one row per type.
-
-    `prices` has every cost at its least over the fabrics of a type, `by_fabric` those on each.
-    """
-
-    context: Context
-    prices: tuple[StageCosts, ...]
-    by_fabric: tuple[tuple[StageCosts, ...], ...]
-    held: FloatArray
-
-    @classmethod
-    def of(cls, context: Context, space: Space) -> Types:
-        """All types that may be used."""
-        columns = space.columns
-        held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
-        by_fabric = tuple(
-            tuple(StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name)
-            for name in held
-        )
-        prices = tuple(least_of(own) for own in by_fabric)
-        return cls(context, prices, by_fabric, np.stack(list(held.values())).astype(np.float64))
-
-    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
-        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
-        moe = bool(self.context.job.num_moe_layers) == usual
-        return price.of(0, 1) if moe else price.of(1, 0)
-
-    def layers(self, price: StageCosts) -> list[StageCost]:
-        """A layer of each kind that the model has, the usual one first."""
-        job = self.context.job
-        both = bool(job.num_moe_layers and job.num_dense_layers)
-        return [self.layer(price), self.layer(price, usual=False)] if both else [self.layer(price)]
-
-    @property
-    def layer_s(self) -> FloatArray:
-        """Work of one layer of one micro-batch on every type."""
-        return np.stack([self.layer(price).total_s for price in self.prices])
-
-    @property
-    def num_usual(self) -> int:
-        """Layers of the usual kind."""
-        return self.context.job.num_moe_layers or self.context.job.num_dense_layers
-
-    @property
-    def num_others(self) -> int:
-        """Layers of the other kind."""
-        return self.context.job.num_layers - self.num_usual
-
-    @property
-    def least_between(self) -> int:
-        """Fewest layers of the other kind between two usual ones of the model that follow each other."""
-        moe, usual = np.diff(self.context.moe_before), bool(self.context.job.num_moe_layers)
-        apart = np.diff(np.flatnonzero(moe == usual)) - 1
-        return int(apart.min(initial=self.num_others))
-
-    def least_usual(self, num_layers: IntArray) -> IntArray:
-        """Fewest usual ones among so many layers of a rank."""
-        least: IntArray = np.maximum(num_layers - self.num_others, 0)
-        return least
-
-
-class RankTime(NamedTuple):
-    """A rank with n usual layers takes `per_layer_s` n + `start_s` or more."""
-
-    per_layer_s: FloatArray
-    start_s: FloatArray
-
-    def most(self, limit_s: FloatArray) -> FloatArray:
-        """Most usual layers within a time: any number where a layer takes none, fewer than none where it is over."""
-        left_s = limit_s * (1.0 + ROUNDING) - self.start_s
-        unlimited = np.where(left_s >= 0.0, np.inf, -np.inf)
-        layers: FloatArray = np.floor(np.divide(left_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))
-        return layers
 
 
 @dataclass(frozen=True)
@@ -107,7 +30,7 @@ class LayerLimits:
     both where these are on one rank, `between` with the layers of the other kind that lie between usual ones,
     `exchanges` those that end with exchanges, `late` those that follow the forward of the first micro-batch through all
     stages; `in_memory` is what fits, and `least_s` the work of the fewest layers of whatever kind that a rank has: one
-    for each of its stages.
+    for each of its stages. `home_s` is what follows the last input gradient of the first stage, by configuration.
     """
 
     work: RankTime
@@ -117,6 +40,7 @@ class LayerLimits:
     late: Sequence[RankTime]
     in_memory: FloatArray
     least_s: FloatArray
+    home_s: FloatArray
 
     @classmethod
     def of_work(cls, types: Types, space: Space) -> LayerLimits:
@@ -128,15 +52,23 @@ class LayerLimits:
         zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
         late = RankTime(m * (layer_s - forward_s), zero)
         in_memory, work = np.full_like(layer_s, np.inf), RankTime(m * layer_s, zero)
-        return cls(work, _ends(types, space), _between(types, space), (), (late,), in_memory, m * least_s)
+        ends, between = _ends(types, space), _between(types, space)
+        return cls(work, ends, between, (), (late,), in_memory, m * least_s, _first_weights_s(types))
 
     @classmethod
     def of(cls, types: Types, space: Space) -> LayerLimits:
         """Work, memory and exchanges."""
         alone = cls.of_work(types, space)
         in_memory, full = _memory_limits(types, space)
-        late = (*alone.late, full)
-        return replace(alone, exchanges=exchange_times(types, space), late=late, in_memory=in_memory)
+        late = *alone.late, full
+        exchanges = [RankExchanges.of(types, space, place) for place in range(len(types.prices))]
+        return replace(
+            alone,
+            exchanges=_by_type([one.times() for one in exchanges]),
+            late=(*late, *_by_type([one.late_times(late) for one in exchanges])),
+            in_memory=in_memory,
+            home_s=np.maximum(alone.home_s, np.minimum.reduce([one.home_s for one in exchanges])),
+        )
 
     def most(self, limit_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most usual layers of a rank within a time: as its work and memory allow, and as its exchanges allow, too."""
@@ -183,12 +115,13 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     """
     pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
     forward = _least_pass(types, space, lambda cost: cost.forward_s)
-    there_and_back = _least_pass(types, space, _both_s)
-    behind_s = (space.columns.num_microbatches - 1) * np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
+    there_and_back, messages_s = _least_pass(types, space, _both_s), _messages_s(types, space)
+    follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
+    behind_s = (space.columns.num_microbatches - 1.0) * follows_s + 2.0 * messages_s + limits.home_s
 
     def holds(limit_s: FloatArray) -> BoolArray:
         work, every = limits.most(limit_s)
-        every = np.minimum(every, limits.most_late(limit_s - forward(every, types.held)))
+        every = np.minimum(every, limits.most_late(limit_s - messages_s - forward(every, types.held)))
         usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= fewest)
         held = np.where(usable, types.held, 0.0)
         without_ends = best_ranks(work, held, pp) - limits.taken_by_ends(limit_s, held)
@@ -228,6 +161,14 @@ def _least_pass(
         return total_s
 
     return least_s
+
+
+def _messages_s(types: Types, space: Space) -> FloatArray:
+    """Least messages of a micro-batch on its way forward: from each stage to the next, of a V not where it folds."""
+    columns = space.columns
+    num_messages = np.where(space.family == V_FAMILY, (columns.pp - 1) * columns.vpp, columns.pp * columns.vpp - 1)
+    messages_s: FloatArray = np.where(columns.pp > 1, num_messages, 0) * least_hops_s(types.context, columns)
+    return messages_s
 
 
 def _both_s(cost: StageCost) -> FloatArray:
@@ -294,73 +235,16 @@ def best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> Flo
     return total
 
 
-def exchange_times(types: Types, space: Space) -> list[RankTime]:
-    """Ranks up to the end of one stage's exchange, and up to the end of those of all their stages; a row per type.
-
-    A stage has at least one layer, and of n layers on a rank its even part but for one layer and what ends are worth.
-    """
-    by_type = [_exchange_times_of(types, space, place) for place in range(len(types.prices))]
-    return [RankTime(*map(np.stack, zip(*same, strict=True))) for same in zip(*by_type, strict=True)]
+def _by_type(times: Sequence[Sequence[RankTime]]) -> list[RankTime]:
+    """The same times of every type, a row per type."""
+    return [RankTime(*map(np.stack, zip(*same, strict=True))) for same in zip(*times, strict=True)]
 
 
-def _exchange_times_of(types: Types, space: Space, place: int) -> list[RankTime]:
-    """The times of one type."""
-    price, own = types.prices[place], types.by_fabric[place]
-    columns, share = space.columns, types.context.stack.data_parallel_overlap.value
-    m, v = columns.num_microbatches.astype(np.float64), columns.vpp.astype(np.float64)
-    layer, worth = types.layer(price), _most_worth(types, own)
-    exchange_of_kinds = [_exchange(own, layers) for layers in zip(*map(types.layers, own), strict=True)]
-    usual, least_start_s = exchange_of_kinds[0], np.minimum.reduce([one.start_s for one in exchange_of_kinds])
-    beside_s = share * np.maximum.reduce([types.layer(one).total_s for one in own])
-    uncovered_s, several = _uncovered_s(types, own, m, share), (v - 1.0) / v
-    others, at_least = types.num_others, types.least_usual(np.ones_like(columns.vpp))
-
-    def with_stage(per_layer_s: FloatArray, start_s: FloatArray, each_s: FloatArray) -> list[RankTime]:
-        """Of a stage whose usual layers add so much each, or take it off: with as few or as many as it may have."""
-        more_s, less_s = np.maximum(each_s, 0.0), np.minimum(each_s, 0.0)
-        beyond = np.where(v > 1, sum(worth) + others + v - 1.0, 0.0) / v
-        per_layer_s, start_s = per_layer_s + less_s / v, start_s + less_s * beyond
-        fewer = several * (1.0 + np.maximum(*worth) + others)
-        return [
-            RankTime(per_layer_s, start_s + more_s * at_least),
-            RankTime(per_layer_s + more_s / v, start_s - more_s * fewer),
-        ]
-
-    gradient_s = m * (layer.total_s - layer.forward_s) - beside_s
-    all_start_s = usual.start_s + (v - 1.0) * least_start_s - uncovered_s
-    return [
-        *with_stage(m * layer.total_s, least_start_s - uncovered_s, usual.per_layer_s - beside_s),
-        *with_stage(m * layer.forward_s + usual.per_layer_s, all_start_s, gradient_s),
-    ]
-
-
-def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> RankTime:
-    """Exchange of so many layers of a kind, by fabric, among the fewest replicas that some place holds."""
-    none = np.zeros_like(layers[0].parameters)
-    dense = affine_exchange(prices, layers[0].parameters, none)
-    experts = affine_exchange(prices, none, layers[0].expert_parameters)
-    return RankTime(dense[1] + experts[1], dense[0] + experts[0])
-
-
-def _uncovered_s(types: Types, prices: Sequence[StageCosts], m: FloatArray, share: float) -> FloatArray:
-    """What ends and other layers of a stage may overlap with beyond their own work: nothing with one fabric."""
-    parts = [price.of(0, 0, embedding=1.0, logits=1.0).total_s for price in prices]
-    if types.num_others:
-        other_s = [types.num_others * types.layer(price, usual=False).total_s for price in prices]
-        parts = [part + other for part, other in zip(parts, other_s, strict=True)]
-    uncovered: FloatArray = np.maximum(share * np.maximum.reduce(parts) - m * np.minimum.reduce(parts), 0.0)
-    return uncovered
-
-
-def _most_worth(types: Types, prices: Sequence[StageCosts]) -> list[FloatArray]:
-    """Whole layers that the embedding and the logits take as long as, on any fabric."""
-    layers = [types.layer(price).total_s for price in prices]
-    ends = ({"embedding": 1.0}, {"logits": 1.0})
-    return [
-        np.floor(
-            np.maximum.reduce(
-                [price.of(0, 0, **end).total_s / each for price, each in zip(prices, layers, strict=True)]
-            )
-        )
-        for end in ends
-    ]
+def _first_weights_s(types: Types) -> FloatArray:
+    """Least weight gradient of a first stage: that of one layer and of the embedding."""
+    found = []
+    for price in types.prices:
+        layer_s = np.minimum.reduce([one.weight_grad_s for one in types.layers(price)])
+        found.append(layer_s + price.of(0, 0, embedding=1.0).weight_grad_s)
+    least_s: FloatArray = np.minimum.reduce(found)
+    return least_s

@@ -14,8 +14,9 @@ from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.crossing_messages import CrossingDelay
 from solver.bounds.gradient_exchange import UnknownShares
-from solver.bounds.layer_limits import LayerLimits, Types, best_ranks, ends_worth, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import distance_cases, with_distance_s
+from solver.bounds.type_ranks import Types
 from solver.configurations.enumerate import ONE_WAY, Space
 from solver.configurations.layers import LayerSplit
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of

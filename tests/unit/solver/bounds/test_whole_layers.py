@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from solver.bounds.gradient_exchange import GradientExchange
-from solver.bounds.layer_limits import LayerLimits, Types, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, whole_layers_s
+from solver.bounds.least_hops import least_hops_s
+from solver.bounds.type_ranks import Types
 from solver.bounds.unequal_layers import slowest_rank_s
 from solver.configurations.enumerate import V_FAMILY, Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts, moe_among, rank_cost
@@ -36,7 +39,8 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
     """What ranks take at least, for every order of types and every share of the layers; a V has both ends on rank 0.
 
     The slowest rank's work; its gradients and weights after the first forward of all; the way of the first micro-batch
-    there and back, and that of the others through a last stage of one layer.
+    there and back, that of the others through a last stage of one layer or the largest stage, and the weight gradient
+    of a first stage.
     """
     num_ranks, num_layers = int(space.columns.pp[row]), types.context.job.num_layers
     m, end = float(space.columns.num_microbatches[row]), 0 if space.family[row] == V_FAMILY else -1
@@ -47,6 +51,9 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
         return np.array([[getattr(one, part)[row] for part in PARTS] for one in of_each])
 
     layer, first, last = column(costs), *map(column, ends)
+    folds = int(space.columns.vpp[row]) - 1 if end == 0 else 0
+    num_messages = num_ranks * int(space.columns.vpp[row]) - 1 - folds
+    messages_s = num_messages * float(least_hops_s(types.context, space.columns)[row])
     for order in itertools.product(range(len(costs)), repeat=num_ranks):
         if any(order.count(kind) > most for kind, most in enumerate(types.held[:, row])):
             continue
@@ -58,8 +65,11 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
             rank[0] += first[order[0]]
             rank[end] += last[order[end]]
             last_stage = (layer + last)[order[end]]
-            forward_s = float(rank[:, 0].sum())
-            passes_s = float(rank[:, :2].sum() + (m - 1.0) * last_stage[:2].sum())
+            forward_s = messages_s + float(rank[:, 0].sum())
+            home_s = messages_s + float((layer + first)[order[0], 2])
+            largest = -(-layers[:, None] // int(space.columns.vpp[row])) * layer[list(order)][:, :2]
+            behind_s = (m - 1.0) * max(float(last_stage[:2].sum()), float(largest.max()))
+            passes_s = forward_s + float(rank[:, 1].sum()) + behind_s + home_s
             yield max(m * float(rank.sum(axis=1).max()), forward_s + m * float(rank[:, 1:].sum(axis=1).max()), passes_s)
 
 
@@ -80,7 +90,11 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
 def mixed() -> tuple[Context, Space]:
     """A model that begins with dense layers, and configurations with even shares of any kind."""
     architecture = MIXED | {"moe": MIXED["moe"] | {"first_moe_layer": 3}}  # type: ignore[operator]
-    allowed = {"layer_split": ["even"], "sharding": ["zero1", "ddp"], "micro_batch_sequences": [1]}
+    allowed: dict[str, list[Any]] = {
+        "layer_split": ["even"],
+        "sharding": ["zero1", "ddp"],
+        "micro_batch_sequences": [1],
+    }
     context = three_types(architecture, hosts=2, batch=64, allowed=allowed)
     space = enumerate_space(context.request)
     return context, space.take(np.arange(0, len(space), max(len(space) // 40, 1)))

@@ -1,0 +1,92 @@
+"""Ranks by GPU type: what a layer costs on each, how many ranks each can hold, and the time of a rank by its layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.arrays import FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING
+from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.pricing import StageCosts, least_of
+from solver.context import Context
+from solver.cost.stage import StageCost
+
+
+@dataclass(frozen=True)
+class Types:
+    """Costs of the GPU types, and the ranks that each can hold; one row per type.
+
+    `prices` has every cost at its least over the fabrics of a type, `by_fabric` those on each.
+    """
+
+    context: Context
+    prices: tuple[StageCosts, ...]
+    by_fabric: tuple[tuple[StageCosts, ...], ...]
+    held: FloatArray
+
+    @classmethod
+    def of(cls, context: Context, space: Space) -> Types:
+        """All types that may be used."""
+        columns = space.columns
+        held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
+        by_fabric = tuple(
+            tuple(StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name)
+            for name in held
+        )
+        prices = tuple(least_of(own) for own in by_fabric)
+        return cls(context, prices, by_fabric, np.stack(list(held.values())).astype(np.float64))
+
+    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
+        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
+        moe = bool(self.context.job.num_moe_layers) == usual
+        return price.of(0, 1) if moe else price.of(1, 0)
+
+    def layers(self, price: StageCosts) -> list[StageCost]:
+        """A layer of each kind that the model has, the usual one first."""
+        job = self.context.job
+        both = bool(job.num_moe_layers and job.num_dense_layers)
+        return [self.layer(price), self.layer(price, usual=False)] if both else [self.layer(price)]
+
+    @property
+    def layer_s(self) -> FloatArray:
+        """Work of one layer of one micro-batch on every type."""
+        return np.stack([self.layer(price).total_s for price in self.prices])
+
+    @property
+    def num_usual(self) -> int:
+        """Layers of the usual kind."""
+        return self.context.job.num_moe_layers or self.context.job.num_dense_layers
+
+    @property
+    def num_others(self) -> int:
+        """Layers of the other kind."""
+        return self.context.job.num_layers - self.num_usual
+
+    @property
+    def least_between(self) -> int:
+        """Fewest layers of the other kind between two usual ones of the model that follow each other."""
+        moe, usual = np.diff(self.context.moe_before), bool(self.context.job.num_moe_layers)
+        apart = np.diff(np.flatnonzero(moe == usual)) - 1
+        return int(apart.min(initial=self.num_others))
+
+    def least_usual(self, num_layers: IntArray) -> IntArray:
+        """Fewest usual ones among so many layers of a rank."""
+        least: IntArray = np.maximum(num_layers - self.num_others, 0)
+        return least
+
+
+class RankTime(NamedTuple):
+    """A rank with n usual layers takes `per_layer_s` n + `start_s` or more."""
+
+    per_layer_s: FloatArray
+    start_s: FloatArray
+
+    def most(self, limit_s: FloatArray) -> FloatArray:
+        """Most usual layers within a time: any number where a layer takes none, fewer than none where it is over."""
+        left_s = limit_s * (1.0 + ROUNDING) - self.start_s
+        unlimited = np.where(left_s >= 0.0, np.inf, -np.inf)
+        layers: FloatArray = np.floor(np.divide(left_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))
+        return layers
