@@ -121,12 +121,18 @@ class Side:
 
 @dataclass
 class SideComparison:
-    """A base and other worlds by name, as far as each is known."""
+    """A base and other worlds by name, as far as each is known.
+
+    `longest_carried_s` is the longest that a plan took to carry over, which nothing interrupts. `own_s` are the bounds
+    of what a smaller request alone has beside a larger one.
+    """
 
     searches: SearchRuns
     measure: SharedGoal
     base: Side = Side()
     sides: dict[str, Side] = field(default_factory=dict)
+    longest_carried_s: float = 0.0
+    own_s: dict[tuple[PlanRequest, PlanRequest], float] = field(default_factory=dict)
 
     def base_figures(self) -> dict[str, Any]:
         """Fields of an answer that say what is known of the base, in which unit, and when."""
@@ -172,8 +178,9 @@ class SideComparison:
         if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
             contexts = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
             return bound if has_every_row(*contexts) else None
-        own_s = own_bound_s(smaller, larger, base.plan.metrics.iteration_s, late)
-        return min(bound, self.measure.of_seconds(smaller, own_s))
+        if (smaller, larger) not in self.own_s:
+            self.own_s[smaller, larger] = own_bound_s(smaller, larger, base.plan.metrics.iteration_s, late)
+        return min(bound, self.measure.of_seconds(smaller, self.own_s[smaller, larger]))
 
     def plan_base(self, limit_s: float, publish: Callable[[], None]) -> None:
         """The base, which takes the time of its own request; what is known of it is published as it is found."""
@@ -247,8 +254,10 @@ class SideComparison:
     def carried(self, request: PlanRequest, until_s: float, *, as_it_stands: bool = False) -> Side:
         """The base's configuration in the changed world; of it no bound is known."""
         hooks, found, late = self.searches.hooks, None, partial(self.searches.hooks.is_late, until_s)
+        began_s = hooks.clock()
         if isinstance(self.base.outcome, Planned):
             found = carried_over(request, self.base.outcome.plan, hooks.clock, late, as_it_stands=as_it_stands)
+            self.longest_carried_s = max(self.longest_carried_s, hooks.clock() - began_s)
         return Side() if found is None else Side(found, self.measure.value(request, found.plan), None)
 
     def _side(self, request: PlanRequest, outcome: Outcome) -> Side:

@@ -169,10 +169,10 @@ class _Asked:
         return [item for item, _ in sorted(left, key=lambda one: -(one[1].plan_held_s or 0.0))]
 
     def _in_time(self, things: Sequence[Thing], ends_s: float) -> Iterator[tuple[Thing, int]]:
-        """Each thing, with how many share the time from then on, until time is over."""
+        """Each thing, with how many share the time from then on, until time is over or too short to carry a plan."""
         hooks = self.compared.searches.hooks
         for number, thing in enumerate(things):
-            if hooks.stopped() or hooks.clock() >= ends_s:
+            if hooks.stopped() or hooks.clock() >= ends_s or hooks.left_s < self.compared.longest_carried_s:
                 return
             yield thing, len(things) - number
 

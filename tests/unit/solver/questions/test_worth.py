@@ -11,6 +11,7 @@ import pytest
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
+from solver.questions import side_by_side
 from solver.questions.ask import ask
 from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
@@ -189,3 +190,20 @@ def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> N
     assert own <= compared.base.value, "all its configurations are its own"
     wider = changed(base, [Change(pointer="/cluster/links/ew/capacity_bytes_per_s", value=2e11)])
     assert compared.bound_of_less(base, wider, beyond) == beyond, "none is"
+
+
+def test_no_plan_is_carried_over_that_takes_longer_than_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused_s, limit_s = 0.0, 20.0
+
+    def slowly(*_: Any, **__: Any) -> None:
+        nonlocal paused_s
+        paused_s += 4.0
+
+    monkeypatch.setattr(side_by_side, "carried_over", slowly)
+    request = build_request(options={"time_limit_s": 2.0, "workers": 1}, cluster=_narrow(1e9)).model_dump(mode="json")
+    question = Worth.model_validate(
+        {"request": request, "of": ["links", "pools"], "options": {"time_limit_s": limit_s}}
+    )
+    answer = ask(question, clock=lambda: time.process_time() + paused_s)
+    assert paused_s >= 8.0, "it was tried"
+    assert answer.elapsed_s <= limit_s
