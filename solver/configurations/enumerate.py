@@ -20,7 +20,7 @@ from models.workload import LatentAttention, Recompute
 from solver.arrays import IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
-from solver.network.places import buildings_of, num_enclosing, usable_pools
+from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_pools
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
 
@@ -169,12 +169,14 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     out: list[tuple[int, ...]] = []
     by_type = _types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
     degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
-    joined, num_gpus = pools_by_island(request, pools), request.constraints.max_gpus or usable_gpus(request)
+    num_gpus = request.constraints.max_gpus or usable_gpus(request)
+    joined = pools_by_island(request, _pools_within_reach(request, pools))
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
             capacity = [[sum(groups_of(one, tp, cp) for one in own) for own in island] for island in joined]
             for pp in degrees:
-                most = min(num_gpus // (tp * cp * pp), max(_most_replicas(request, own, pp) for own in capacity))
+                largest = max((_most_replicas(request, own, pp) for own in capacity), default=0)
+                most = min(num_gpus // (tp * cp * pp), largest)
                 out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
@@ -187,6 +189,18 @@ def pools_by_island(request: PlanRequest, pools: list[Pool]) -> list[list[list[P
     for pool in pools:
         found.setdefault(island[pool.place], {}).setdefault(buildings[pool.place], []).append(pool)
     return [list(own.values()) for own in found.values()]
+
+
+def _pools_within_reach(request: PlanRequest, pools: list[Pool]) -> list[Pool]:
+    """Pools of buildings that a replica may be in: where it may not cross, those that every pin of all replicas has."""
+    if request.constraints.pipeline_may_cross_buildings:
+        return pools
+    around, buildings = ancestors_of(request.cluster), buildings_of(request.cluster)
+    reached = {buildings[pool.place] for pool in pools}
+    for pin in request.constraints.pins:
+        if pin.num_replicas is None:
+            reached &= {buildings[pool.place] for pool in pools if pin.place in around[pool.place]}
+    return [pool for pool in pools if buildings[pool.place] in reached]
 
 
 def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:

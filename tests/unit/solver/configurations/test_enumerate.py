@@ -25,6 +25,7 @@ from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
+from tests.build_request import build_request
 
 
 @pytest.mark.parametrize("num_places", [1, 2, 3, 5])
@@ -206,3 +207,26 @@ def test_a_fleet_of_three_or_five_times_a_power_of_two_is_used_whole(hosts: tupl
     columns = enumerate_space(request).columns
     assert int(columns.num_gpus.max()) == context_of(request).usable_gpus == 8 * sum(hosts)
     assert odd in columns.pp[columns.num_gpus == 8 * sum(hosts)]
+
+
+def test_pipelines_that_may_not_cross_lie_where_every_pin_of_all_replicas_does() -> None:
+    pins = [{"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": place} for place in ("campus", "west")]
+    apart = {"pipeline_may_cross_buildings": False}
+    free, pinned, some = (
+        enumerate_space(build_request(constraints=apart | {"pins": own}))
+        for own in ([], pins, [pins[0], pins[1] | {"num_replicas": 1}])
+    )
+    assert free.columns.num_gpus.max() == 32
+    assert pinned.columns.num_gpus.max() == 8, "west has eight"
+    assert some.columns.num_gpus.max() == 32, "other replicas may be elsewhere"
+    alone = enumerate_space(build_request(constraints=apart | {"forbidden_places": ["east", "north"]}))
+    assert len(pinned) >= len(alone) > 0
+
+
+def test_pins_in_two_buildings_leave_pipelines_that_may_not_cross_no_configuration() -> None:
+    pins = [
+        {"first_pipeline_rank": rank, "last_pipeline_rank": rank, "place": place}
+        for rank, place in enumerate(("east", "west"))
+    ]
+    assert len(enumerate_space(build_request(constraints={"pins": pins}))) > 0
+    assert not len(enumerate_space(build_request(constraints={"pins": pins, "pipeline_may_cross_buildings": False})))
