@@ -193,7 +193,7 @@ def pools_by_island(request: PlanRequest, pools: list[Pool]) -> list[list[list[P
 
 def _pools_within_reach(request: PlanRequest, pools: list[Pool]) -> list[Pool]:
     """Pools of buildings that a replica may be in: where it may not cross, those that every pin of all replicas has."""
-    if request.constraints.pipeline_may_cross_buildings:
+    if _crossing_allowed(request)[0]:
         return pools
     around, buildings = ancestors_of(request.cluster), buildings_of(request.cluster)
     reached = {buildings[pool.place] for pool in pools}
@@ -205,16 +205,18 @@ def _pools_within_reach(request: PlanRequest, pools: list[Pool]) -> list[Pool]:
 
 def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:
     """Replicas that fit when a replica, or the replicas of a rank, may not span buildings."""
-    constraints = request.constraints
-    most = (
-        sum(groups // pp for groups in capacity)
-        if not constraints.pipeline_may_cross_buildings
-        else sum(capacity) // pp
-    )
-    if constraints.data_parallel_may_cross_buildings:
+    pipelines, replicas = _crossing_allowed(request)
+    most = sum(capacity) // pp if pipelines else sum(groups // pp for groups in capacity)
+    if replicas:
         return most
-    whole = max(capacity) // pp
-    return whole if not constraints.pipeline_may_cross_buildings else min(most, max(capacity))
+    return min(most, max(capacity)) if pipelines else max(capacity) // pp
+
+
+def _crossing_allowed(request: PlanRequest) -> tuple[bool, bool]:
+    """Whether pipelines, and replicas of a rank, may span buildings: neither does without a byte between them."""
+    stated = request.constraints
+    sent = stated.max_cross_building_bytes_per_iteration != 0.0
+    return stated.pipeline_may_cross_buildings and sent, stated.data_parallel_may_cross_buildings and sent
 
 
 def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:

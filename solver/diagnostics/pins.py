@@ -19,6 +19,7 @@ Areas = Mapping[PlaceId, frozenset[object]]
 MOST_TOLD = 8  # pins in a sentence
 REPLICA = "pipeline_may_cross_buildings is false, so one building has all ranks of a replica"
 RANK = "data_parallel_may_cross_buildings is false, so one building has all replicas of a rank"
+WHOLE = "max_cross_building_bytes_per_iteration is 0, so one building has all of a plan"
 JOINED = "nothing joins these places, and all of a plan is joined"
 
 
@@ -115,6 +116,7 @@ def pins_apart(request: PlanRequest) -> Iterator[Reason]:
                 detail=f"{', '.join(told)}{' and others' if len(clash) > len(told) else ''}: {why}",
                 remedies=(
                     *_ways_out(request),
+                    *(("raise max_cross_building_bytes_per_iteration",) if why == WHOLE else ()),
                     *(("state links that join these places",) if why == JOINED else ()),
                     "pin these ranks inside one building",
                 ),
@@ -143,9 +145,12 @@ def _meetings(request: PlanRequest) -> Iterator[tuple[Sequence[int], Areas, str]
     every = range(len(stated.pins))
     yield every, areas(island), JOINED
     replicas_cross, ranks_cross = stated.data_parallel_may_cross_buildings, stated.pipeline_may_cross_buildings
-    if replicas_cross and ranks_cross:
+    none_crosses = stated.max_cross_building_bytes_per_iteration == 0.0
+    if replicas_cross and ranks_cross and not none_crosses:
         return
     inside = areas(buildings)
+    if none_crosses:
+        yield every, inside, WHOLE
     if not replicas_cross and not ranks_cross:
         yield every, inside, f"{REPLICA}, and {RANK.replace('false, so', 'too:')}"
     elif not ranks_cross:
@@ -154,7 +159,7 @@ def _meetings(request: PlanRequest) -> Iterator[tuple[Sequence[int], Areas, str]
         for index in every:
             if stated.pins[index].num_replicas is not None:
                 yield [*of_all, index], inside, REPLICA
-    else:
+    elif not replicas_cross:
         for rank in dict.fromkeys(pin.first_pipeline_rank for pin in stated.pins):
             on_rank = [one for one in every if _has_rank(stated.pins[one], rank)]
             yield on_rank, inside, RANK

@@ -10,6 +10,7 @@ import pytest
 
 from models.outcome import Infeasible
 from models.request import Pin, PlanRequest
+from solver.configurations.enumerate import enumerate_space
 from solver.lint import lint
 from solver.planner import plan
 from tests.build_request import GPU
@@ -67,6 +68,9 @@ REFUSED: dict[str, tuple[PlanRequest, str, str]] = {
         request(pin(0, "a", 2), pin(0, "b", 2), **TOGETHER), "pins-contradict", "/constraints/pins/1/place"),
     "a plan in one building": (
         request(pin(0, "a", 1), pin(1, "b", 1), **WITHIN, **TOGETHER), "pins-contradict", "/constraints/pins/1/place"),
+    "a plan that sends nothing between buildings": (
+        request(pin(0, "a", 1), pin(1, "b", 1), max_cross_building_bytes_per_iteration=0.0),
+        "pins-contradict", "/constraints/pins/1/place"),
     "nothing joins the pinned places": (
         request(pin(0, "a", 1), pin(3, "b", 1), cluster=APART), "pins-contradict", "/constraints/pins/1/place"),
     "a region whose only other building is forbidden": (
@@ -151,6 +155,7 @@ def _some_placement(asked: PlanRequest, gpus: tuple[int, ...], islands: tuple[st
                 and any(set(chosen) <= set(island) for island in islands)
                 and (stated.pipeline_may_cross_buildings or all(len(one) == 1 for one in replicas))
                 and (stated.data_parallel_may_cross_buildings or all(len(one) == 1 for one in ranks))
+                and (stated.max_cross_building_bytes_per_iteration is None or len(set(chosen)) == 1)
                 and all(obeyed(one, where, pp, dp) for one in stated.pins)
             ):
                 return True
@@ -177,10 +182,12 @@ def test_nothing_is_refused_that_some_placement_obeys() -> None:
             forbidden_places=dice.choice(([], ["b"])),
             pipeline_may_cross_buildings=dice.random() < 0.5,
             data_parallel_may_cross_buildings=dice.random() < 0.5,
+            max_cross_building_bytes_per_iteration=dice.choice((None, None, None, 0.0)),
         )
         found = lint(asked)
         possible = _some_placement(asked, gpus, ("a", "b", "c") if apart else ("abc",))
         assert not (found and possible), (asked.constraints, found)
+        assert not possible or len(enumerate_space(asked)), asked.constraints
         hopeless += not possible
         refused += bool(found)
     assert refused > 0.8 * hopeless
