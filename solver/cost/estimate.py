@@ -24,17 +24,9 @@ from solver.cost.stage import PART_KINDS, Counts, PartKind, StageCost, part_cost
 
 @dataclass(frozen=True)
 class Estimate:
-    """Iteration time by cause; the parts add up to `iteration_s`. `peak_bytes` is the fullest rank's memory."""
+    """Iteration time, and the memory of the fullest rank."""
 
     iteration_s: FloatArray
-    compute_s: FloatArray
-    tensor_parallel_s: FloatArray
-    context_parallel_s: FloatArray
-    expert_parallel_s: FloatArray
-    bubble_s: FloatArray
-    pipeline_s: FloatArray
-    data_parallel_s: FloatArray
-    optimizer_s: FloatArray
     peak_bytes: FloatArray
 
 
@@ -88,13 +80,11 @@ class Pipeline:
     exposed_message_s: FloatArray
 
 
-def pipeline_of(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, layers: RankLayers | None = None
-) -> Pipeline:
+def pipeline_of(at: Setting, *, layers: RankLayers | None = None) -> Pipeline:
     """Costs per micro-batch of the three kinds of ranks; `layers` where the split is known."""
+    job, columns = at.job, at.columns
     layers = layers or rank_layers(job.num_layers, columns)
     moe_share = job.num_moe_layers / job.num_layers
-    at = Setting.of(job, gpu, fabric, stack, columns)
     counted = {"dense": job.num_dense_layers, "moe": job.num_moe_layers}
     parts = {kind: part_cost(at, kind) for kind in PART_KINDS if np.any(counted.get(kind, 1))}
     alone = np.where(columns.pp == 1, 1.0, 0.0)
@@ -113,8 +103,8 @@ def pipeline_of(
         stages.append(stage_of(parts, counts, len(columns)))
     single = columns.pp == 1
     first, inner, last = stages
-    message = boundary_message_s(first.boundary_bytes, columns.tp, columns.cp, fabric, stack)
-    exposed = np.where(single, 0.0, message * columns.vpp * (1.0 - stack.pipeline_overlap.value))
+    message = boundary_message_s(first.boundary_bytes, columns.tp, columns.cp, at.fabric, at.stack)
+    exposed = np.where(single, 0.0, message * columns.vpp * (1.0 - at.stack.pipeline_overlap.value))
     waits = (exposed, 2.0 * exposed, exposed)
     times = [first.total_s, inner.total_s, last.total_s]
     paced = np.stack([time + wait for time, wait in zip(times, waits, strict=True)])
@@ -162,28 +152,15 @@ def iteration_estimate(
     A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
     by v and multiplies the messages by v. `layers` says how they are split where that is known.
     """
-    pipe = pipeline_of(job, gpu, fabric, stack, columns, layers=layers)
-    slowest = pipe.slowest
+    at = Setting.of(job, gpu, fabric, stack, columns)
+    pipe = pipeline_of(at, layers=layers)
     m = columns.num_microbatches.astype(np.float64)
-    bubble = idle_s(pipe, columns, schedule)
-    work = m * slowest.total_s
+    work = m * pipe.slowest.total_s
     steady = m * pipe.exposed_message_s
     filling = 2.0 * (columns.pp - 1) * pipe.message_s
-    at = Setting.of(job, gpu, fabric, stack, columns)
-    exchange = _exposed_data_parallel(at, pipe)
-    update = _slowest_update(at, pipe)
-    in_layer = slowest.tensor_parallel_s + slowest.context_parallel_s + slowest.expert_parallel_s
-    compute = m * (slowest.total_s - in_layer - slowest.data_parallel_s)
+    ends = _exposed_data_parallel(at, pipe) + _slowest_update(at, pipe)
     return Estimate(
-        iteration_s=work + bubble + steady + filling + exchange + update,
-        compute_s=compute,
-        tensor_parallel_s=m * slowest.tensor_parallel_s,
-        context_parallel_s=m * slowest.context_parallel_s,
-        expert_parallel_s=m * slowest.expert_parallel_s,
-        bubble_s=bubble,
-        pipeline_s=steady + filling,
-        data_parallel_s=exchange + m * slowest.data_parallel_s,
-        optimizer_s=update,
+        iteration_s=work + idle_s(pipe, columns, schedule) + steady + filling + ends,
         peak_bytes=_peak_bytes(at, pipe, schedule),
     )
 

@@ -25,10 +25,8 @@ def test_one_row_at_a_time_gives_the_same_numbers(architecture, schedule):
             assert getattr(single, field.name)[0] == pytest.approx(expected, rel=1e-9, abs=1e-300), field.name
 
 
-def test_causes_add_up_to_the_iteration():
+def test_no_estimate_is_negative():
     estimate = iteration_estimate(job_of(workload(mixture())), A100, fabric(), STACK, random_columns(200, seed=5))
-    parts = sum(getattr(estimate, f.name) for f in fields(Estimate) if f.name not in ("iteration_s", "peak_bytes"))
-    np.testing.assert_allclose(parts, estimate.iteration_s, rtol=1e-9)
     assert all((getattr(estimate, field.name) >= 0).all() for field in fields(Estimate))
 
 
