@@ -32,7 +32,7 @@ from solver.network.connection import (
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
-from solver.transport.options import options, path_options
+from solver.transport.options import path_options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
@@ -230,7 +230,8 @@ def _window_reason(wire: Wire, best: TimedOption) -> str:
 def _recovery_reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:
     if wire.path.loss_probability == 0:
         return ""
-    schemes = {one.reliability for one in options(wire.path) if one.load_balancing == best.option.load_balancing}
+    listed, method = path_options(wire.path).options, best.option.load_balancing
+    schemes = {one.reliability for one in listed if one.load_balancing == method}
     times = {scheme: _time_under(communicator, wire, best, scheme) for scheme in sorted(schemes)}
     chosen = best.option.reliability
     others = ", ".join(f"{name} {time * 1e3:.3g} ms" for name, time in times.items() if name != chosen)

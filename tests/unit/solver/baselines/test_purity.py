@@ -14,7 +14,7 @@ from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
 from solver.search.frontier import Frontier
-from solver.transport.options import options
+from solver.transport.options import path_options
 from tests.build_job import context_of, job
 
 ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}
@@ -92,7 +92,7 @@ def test_plain_ecmp_is_all_that_a_policy_without_balancing_takes_where_it_is_on_
     own = restricted(context, next(one for one in POLICIES if one.plain_ecmp))
     places = [pool.place for pool in context.pools]
     paths = [own.topology.path_facts(*ends) for ends in itertools.permutations(places, 2) if ends[0] != ends[1]]
-    taken = [{one.load_balancing for one in options(path)} for path in paths]
+    taken = [{one.load_balancing for one in path_options(path).options} for path in paths]
     assert own.request.cluster == context.request.cluster
     assert all(ways == {"ecmp"} for path, ways in zip(paths, taken, strict=True) if "ecmp" in path.load_balancing)
     assert any("ecmp" in path.load_balancing for path in paths)

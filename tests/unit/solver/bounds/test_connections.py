@@ -17,7 +17,7 @@ from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
 from solver.network.reliability import expected_max_poisson
 from solver.network.technology import TECHNOLOGIES
 from solver.network.topology import PathFacts
-from solver.transport.options import options
+from solver.transport.options import path_options
 from tests.build_job import context_of, job
 
 ONE_WAY_S, CARD_BYTES_PER_S, GPUS = 5e-3, 5e10, 8
@@ -52,7 +52,7 @@ def test_no_option_waits_less_than_its_bound(reorders: bool, loss: float, messag
     transfer_s, size = np.array([message_bytes / (GPUS * CARD_BYTES_PER_S)]), np.array([message_bytes])
     least_s = float((transfer_s + bound.wait_s(transfer_s, size, np.array([GPUS]), np.array([float(sharing)])))[0])
     taken = []
-    for option in options(facts)[::11]:
+    for option in path_options(facts).options[::11]:
         rate = connection_rate_bytes_per_s(option, wire)
         taken.append(step_s(option, wire, own_bytes) - step_s(option, plain, own_bytes) + own_bytes / rate)
     assert least_s <= min(taken)

@@ -10,7 +10,7 @@ import pytest
 from solver.network.connection import Wire, connection_rate_bytes_per_s
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.topology import PathFacts
-from solver.transport.options import options
+from solver.transport.options import path_options
 
 
 def path_of(random: np.random.Generator) -> PathFacts:
@@ -43,7 +43,7 @@ def test_no_option_exceeds_the_limits() -> None:
             num_connections=connections,
         )
         wire = Wire(path, 5e10, connections, path.capacity_bytes_per_s)
-        rates = [connection_rate_bytes_per_s(option, wire) for option in options(path)]
+        rates = [connection_rate_bytes_per_s(option, wire) for option in path_options(path).options]
         assert max(rates) <= connection_limit_bytes_per_s(path) * (1 + 1e-9)
         assert max(rates) * connections <= share * path.capacity_bytes_per_s * (1 + 1e-3)
 

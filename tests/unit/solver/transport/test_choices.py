@@ -12,7 +12,7 @@ from solver.network.collectives import Level
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.topology import PathFacts
 from solver.transport.choices import choose_scale_up, choose_transport, fastest_option, of_option
-from solver.transport.options import options, window_shapes
+from solver.transport.options import path_options, window_shapes
 
 MIB = 2**20
 INSIDE = Level(64, 14e-6, 50e9)
@@ -56,7 +56,7 @@ def test_no_candidate_is_faster_than_the_choice(collective, size, latency_s, los
     """What the search passes over could not have won: all candidates are listed here."""
     facts, group = path(latency_s=latency_s, loss=loss), communicator(collective, size=size)
     seen = wire(facts, connections=64)
-    rates = [(option, connection_rate_bytes_per_s(option, seen)) for option in options(facts)]
+    rates = [(option, connection_rate_bytes_per_s(option, seen)) for option in path_options(facts).options]
     everything = [one for option, rate in rates for one in of_option(group, seen, option, rate)]
     fastest = min(one.time_s for one in everything)
     best = fastest_option(group, seen)
@@ -92,7 +92,7 @@ def test_without_reordering_receivers_nothing_is_sprayed():
 @pytest.mark.parametrize("technology", ["roce", "infiniband", "tcp"])
 def test_every_option_is_supported_by_the_technology(technology, reordering, loss):
     facts = path(technology=technology, out_of_order_receivers=reordering, loss=loss)
-    listed = list(options(facts))
+    listed = list(path_options(facts).options)
     assert listed
     for option in listed:
         if technology == "tcp":
@@ -163,7 +163,7 @@ def test_windows_differ_and_stay_in_budget():
     shapes = window_shapes(128)
     products = [chunk * outstanding for chunk, outstanding in shapes]
     assert products == sorted(set(products))
-    assert all(option.in_flight_bytes <= 2**31 for option in options(path()))
+    assert all(option.in_flight_bytes <= 2**31 for option in path_options(path()).options)
 
 
 @pytest.mark.parametrize(
