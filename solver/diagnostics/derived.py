@@ -74,11 +74,10 @@ def defaults_that_matter(request: PlanRequest) -> Iterator[Found]:
 
 
 RULES = (
-    Rule("model-size", "note", "Parameters of the model.", (), model_size),
-    Rule("step-work", "note", "Tokens and FLOPs of one step.", (), step_work),
-    Rule("fleet", "note", "GPUs that a plan may use.", (), fleet),
-    Rule("link-rates", "note", "Rates of the links.", (), link_rates),
-    Rule("one-fabric", "note", "Buildings inside one fabric.", (), one_fabric),
-    Rule("defaults", "note", "Defaults that decide time or memory.",
-         ("state the value if another one is meant",), defaults_that_matter),
-)  # fmt: skip
+    Rule("model-size", "note", (), model_size),
+    Rule("step-work", "note", (), step_work),
+    Rule("fleet", "note", (), fleet),
+    Rule("link-rates", "note", (), link_rates),
+    Rule("one-fabric", "note", (), one_fabric),
+    Rule("defaults", "note", ("state the value if another one is meant",), defaults_that_matter),
+)

@@ -125,41 +125,15 @@ ONE_FABRIC = (
     'set cluster.fabric to "one" if all buildings of a region really are inside one fabric of full bisection',
     'set cluster.fabric to "separate" if nothing joins them and a plan has to stay in one of them',
 )
-LINKS_MISSING = Rule("links-missing", "error", "Buildings that nothing stated joins.", ONE_FABRIC, links_missing)
+LINKS_MISSING = Rule("links-missing", "error", ONE_FABRIC, links_missing)
 RULES = (
-    Rule(
-        "buildings-apart",
-        "warning",
-        "Buildings that no path joins with the rest.",
-        ("add the missing link", "leave out or forbid the buildings that stay apart"),
-        buildings_apart,
-    ),
-    Rule(
-        "building-without-gpus",
-        "warning",
-        "A building that no pool lies in.",
-        ("add its pools", "remove the place if it holds no equipment of the job"),
-        building_without_gpus,
-    ),
-    Rule(
-        "pool-without-gpus",
-        "warning",
-        "A pool of which nothing is free.",
-        ("lower num_reserved_gpus or num_unhealthy_gpus", "remove the pool"),
-        pool_without_gpus,
-    ),
-    Rule(
-        "uplink-without-parent",
-        "warning",
-        "An uplink of a place without a parent, which nothing reads.",
-        ("give the place its parent", "state a link instead"),
-        uplink_without_parent,
-    ),
-    Rule(
-        "uplink-beside-links",
-        "note",
-        "A building with links and a stated uplink.",
-        ("remove the uplink if the links are the only way out",),
-        uplink_beside_links,
-    ),
-)
+    Rule("buildings-apart", "warning",
+         ("add the missing link", "leave out or forbid the buildings that stay apart"), buildings_apart),
+    Rule("building-without-gpus", "warning",
+         ("add its pools", "remove the place if it holds no equipment of the job"), building_without_gpus),
+    Rule("pool-without-gpus", "warning",
+         ("lower num_reserved_gpus or num_unhealthy_gpus", "remove the pool"), pool_without_gpus),
+    Rule("uplink-without-parent", "warning",
+         ("give the place its parent", "state a link instead"), uplink_without_parent),
+    Rule("uplink-beside-links", "note", ("remove the uplink if the links are the only way out",), uplink_beside_links),
+)  # fmt: skip

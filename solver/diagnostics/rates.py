@@ -67,7 +67,7 @@ def scale_up_too_slow(request: PlanRequest) -> Iterator[Found]:
 
 
 def gpu_units(request: PlanRequest) -> Iterator[Found]:
-    """Peaks and memory of a GPU type beside anything that exists."""
+    """Peaks or memory of a GPU type that no GPU has."""
     seen: set[str] = set()
     for index, pool in enumerate(request.cluster.pools):
         if pool.gpu.name in seen:
@@ -229,31 +229,23 @@ def _shown(items: list[str]) -> str:
 
 UNIT = "rates are bytes per second: 400 Gb/s is 5e10"
 RULES = (
-    Rule("card-against-generation", "warning", "A network card faster than any sold with such GPUs.",
+    Rule("card-against-generation", "warning",
          (UNIT, "state the rate of one card, and several with nics_per_gpu"), card_against_generation),
-    Rule("card-too-slow", "warning", "GPUs whose share of the network cards cannot feed them.",
-         (UNIT, "state nics_per_gpu"), card_too_slow),
-    Rule("scale-up-too-slow", "warning", "A scale-up network slower than the network cards.",
-         (UNIT, "state the scale-up rate per GPU and direction"), scale_up_too_slow),
-    Rule("gpu-units", "warning", "Peaks or memory of a GPU type that no GPU has.",
+    Rule("card-too-slow", "warning", (UNIT, "state nics_per_gpu"), card_too_slow),
+    Rule("scale-up-too-slow", "warning", (UNIT, "state the scale-up rate per GPU and direction"), scale_up_too_slow),
+    Rule("gpu-units", "warning",
          ("80 GB is 8e10, 989 TFLOP/s is 9.89e14; peaks are dense, without sparsity",), gpu_units),
-    Rule("link-wider-than-cards", "warning", "A link that all cards of the cluster together cannot fill.",
-         (UNIT,), link_wider_than_cards),
-    Rule("wave-too-wide", "warning", "A long line whose planes carry more than a wavelength can.",
-         (UNIT, "state planes, the number of parallel waves"), wave_too_wide),
-    Rule("latency-unit", "warning", "A delay longer than any line on earth, or than any building.",
-         ("delays are in seconds, one way: 2 ms is 0.002",), latency_unit),
-    Rule("latency-against-distance", "warning", "A delay that does not go with the stated distance.",
+    Rule("link-wider-than-cards", "warning", (UNIT,), link_wider_than_cards),
+    Rule("wave-too-wide", "warning", (UNIT, "state planes, the number of parallel waves"), wave_too_wide),
+    Rule("latency-unit", "warning", ("delays are in seconds, one way: 2 ms is 0.002",), latency_unit),
+    Rule("latency-against-distance", "warning",
          ("leave out latency_s to derive it from distance_km", "state the length of the fibre, not that of the road"),
          latency_against_distance),
-    Rule("distance-unit", "warning", "A line longer than half way round the earth.",
-         ("distances are in kilometres",), distance_unit),
-    Rule("loss-unit", "warning", "Losses at which nobody trains.",
-         ("loss_probability is a fraction of packets: 0.01 % is 1e-4",), loss_unit),
-    Rule("background-fills", "warning", "A link of which the traffic of others leaves less than a tenth.",
+    Rule("distance-unit", "warning", ("distances are in kilometres",), distance_unit),
+    Rule("loss-unit", "warning", ("loss_probability is a fraction of packets: 0.01 % is 1e-4",), loss_unit),
+    Rule("background-fills", "warning",
          ("check background_bytes_per_s, which is in bytes per second and per direction",), background_fills),
-    Rule("lossless-by-default", "note", "Long lines without a stated loss.",
+    Rule("lossless-by-default", "note",
          ("state loss_probability: a private optical line has about 1e-8",), lossless_by_default),
-    Rule("delay-by-default", "note", "Links between buildings with neither delay nor length.",
-         ("state distance_km or latency_s",), delay_by_default),
+    Rule("delay-by-default", "note", ("state distance_km or latency_s",), delay_by_default),
 )  # fmt: skip

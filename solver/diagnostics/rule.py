@@ -19,11 +19,10 @@ LONGEST_POINTER, LONGEST_DETAIL = 300, 800  # as the model allows
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its name, how grave it is, what it looks for, what to do about it, and how it looks."""
+    """A rule: its name, how grave it is, what to do about it, and how it looks for what its docstring says."""
 
     name: str
     severity: Severity
-    looks_for: str
     remedies: tuple[str, ...]
     find: Find
 

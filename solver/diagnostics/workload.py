@@ -104,18 +104,13 @@ def headroom(request: PlanRequest) -> Iterator[Found]:
 
 
 RULES = (
-    Rule("sequence-short", "warning", "A sequence of a few tokens.",
-         ("sequence_length counts tokens: 8k is 8192",), sequence_short),
-    Rule("batch-unit", "warning", "A batch larger than anybody trains with.",
-         ("global_batch_sequences counts sequences, not tokens",), batch_unit),
-    Rule("batch-divides-badly", "warning", "A batch that few numbers of replicas divide.",
+    Rule("sequence-short", "warning", ("sequence_length counts tokens: 8k is 8192",), sequence_short),
+    Rule("batch-unit", "warning", ("global_batch_sequences counts sequences, not tokens",), batch_unit),
+    Rule("batch-divides-badly", "warning",
          ("use a batch with more divisors", "fix allowed.dp if the odd number is meant"), batch_divides_badly),
-    Rule("profile-unused", "warning", "Measured layer times of a GPU type that no pool has.",
-         ("name the GPU type as the pools do",), profile_unused),
-    Rule("profile-unit", "warning", "Measured layer times of seconds.",
-         ("times are in seconds: 4.2 ms is 0.0042",), profile_unit),
-    Rule("optimizer-state", "warning", "Training in 32 bits with a master copy beside the weights.",
+    Rule("profile-unused", "warning", ("name the GPU type as the pools do",), profile_unused),
+    Rule("profile-unit", "warning", ("times are in seconds: 4.2 ms is 0.0042",), profile_unit),
+    Rule("optimizer-state", "warning",
          ("set optimizer.state_bytes_per_parameter to 8 (Adam in 32 bits: 4 + 4)",), optimizer_state),
-    Rule("headroom", "warning", "No memory left free.",
-         ("leave memory_headroom_fraction at its default",), headroom),
+    Rule("headroom", "warning", ("leave memory_headroom_fraction at its default",), headroom),
 )  # fmt: skip

@@ -257,4 +257,5 @@ def test_a_remark_fits_the_model_however_long_the_names_are() -> None:
 def test_the_page_of_rules_says_what_the_table_says() -> None:
     page = (Path(__file__).parents[4] / "docs" / "howto" / "check-a-request.md").read_text(encoding="utf-8")
     for rule in (LINKS_MISSING, *RULES):
-        assert f"| `{rule.name}` | {rule.severity} | {rule.looks_for} | {'; '.join(rule.remedies)} |" in page
+        looks_for = (rule.find.__doc__ or "").splitlines()[0]
+        assert f"| `{rule.name}` | {rule.severity} | {looks_for} | {'; '.join(rule.remedies)} |" in page
