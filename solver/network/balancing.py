@@ -7,6 +7,7 @@ from math import exp, lgamma, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 
 from models.cluster import LoadBalancing
 from solver.arrays import FloatArray, IntArray
@@ -87,7 +88,8 @@ def _sum_by_transform(pmf: FloatArray, below: FloatArray, num_flows: int, num_pl
     end, first = len(pmf), len(pmf) - len(below)
     counts = np.arange(end)
     rows = np.where(counts <= counts[first:, None], pmf, 0.0) / below[:, None]
-    length = _smooth(max(end, min(num_planes * (end - 1) + 1, int(24 * sqrt(num_flows)) + 128)))
+    least = max(end, min(num_planes * (end - 1) + 1, int(24 * sqrt(num_flows)) + 128))
+    length = next_fast_len(least, real=True)
     spectrum = _power(np.fft.rfft(rows, length), num_planes)
     phase = np.exp(2j * np.pi * np.arange(spectrum.shape[1]) * (num_flows % length) / length)
     phase[1 : (length + 1) // 2] *= 2.0  # each stands for its conjugate too
@@ -131,23 +133,6 @@ def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex1
             result = result * values
         values, exponent = values * values, exponent // 2
     return result
-
-
-@lru_cache(maxsize=4096)
-def _smooth(length: int) -> int:
-    """The next length that a transform is fast for: no prime factor above 5.
-
-    >>> _smooth(2221)
-    2250
-    """
-    while True:
-        rest = length
-        for prime in (2, 3, 5):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            return length
-        length += 1
 
 
 def _log_factorials(k: int) -> FloatArray:
