@@ -128,7 +128,7 @@ def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: St
     size, ranks, inside = communicator.message_bytes, communicator.num_ranks, communicator.inside
     places = communicator.num_places
     if algorithm == "direct_hierarchical":
-        regroup = cost.direct_all_to_all_s(size, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+        regroup = cost.ring_gather_s(size, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
         return regroup + _posted_s(places - 1, size / places, crossing)
     message = size / ranks
     local = (inside.num_ranks - 1) * (inside.step_s + message / inside.rate_bytes_per_s)

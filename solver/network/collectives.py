@@ -56,6 +56,8 @@ def bus_factor(collective: Collective, num_ranks: int) -> float:
 def ring_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
     """Ring all-gather or reduce-scatter, S the whole array: (n-1) alpha + (n-1)/n S/B.
 
+    A pairwise all-to-all takes as long, where every rank sends S in all.
+
     >>> round(ring_gather_s(8e6, 4, 1e-3, 1e9), 9)
     0.009
     """
@@ -108,15 +110,6 @@ def recursive_gather_s(size_bytes: float, num_ranks: int, step_s: Amount, rate: 
     0.01
     """
     return num_levels(num_ranks) * step_s + (num_ranks - 1) / num_ranks * size_bytes / rate
-
-
-def direct_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
-    """Pairwise all-to-all, every rank sends S in all: (n-1) alpha + (n-1)/n S/B.
-
-    >>> round(direct_all_to_all_s(8e6, 4, 1e-3, 1e9), 9)
-    0.009
-    """
-    return (num_ranks - 1) * (step_s + size_bytes / num_ranks / rate)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+
+import numpy as np
 
 from models.transport import Collective
 from solver.network.collectives import bus_factor
@@ -42,7 +43,8 @@ class EfficiencyCurve:
 
     def plateau_at(self, num_participants: int) -> float:
         """Share of the line rate that large messages reach."""
-        share = _interpolate(self.plateau, num_participants)
+        counts, shares = zip(*self.plateau, strict=True)
+        share = float(np.interp(num_participants, counts, shares))
         return share / (1.0 + self.rank_penalty / num_participants)
 
     def seconds(
@@ -53,20 +55,6 @@ class EfficiencyCurve:
         if self.short is not None and size_bytes < self.short.below_bytes:
             return self.short.base_s + num_hops * self.short.hop_s + bus_bytes / (line_rate * self.short.rate_fraction)
         return self.base_s + num_hops * self.hop_s + chunked_pipeline_s(wire_s, self.fill_s)
-
-
-def _interpolate(points: tuple[tuple[int, float], ...], at: int) -> float:
-    """Straight between the given counts, constant outside.
-
-    >>> _interpolate(((2, 0.2), (4, 0.4)), 3), _interpolate(((2, 0.2), (4, 0.4)), 99)
-    (0.30000000000000004, 0.4)
-    """
-    if at <= points[0][0]:
-        return points[0][1]
-    for (low, low_share), (high, high_share) in pairwise(points):
-        if at <= high:
-            return low_share + (high_share - low_share) * (at - low) / (high - low)
-    return points[-1][1]
 
 
 @dataclass(frozen=True)

@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from models.transport import TransportPolicy
 
-POLICY = TransportPolicy(num_exchange_chunks=8, exchange_share=0.5)
+POLICY = TransportPolicy()

@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, exp, expm1, log, log1p, sqrt
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import bdtrc
 
-FloatArray = NDArray[np.floating[Any]]
+from solver.arrays import FloatArray
 
 TIMER_ROUND_TRIPS = 3.0  # RTO of selective repeat by timer (SDR-RDMA, arXiv 2505.05366)
 NACK_ROUND_TRIPS = 1.0  # the same by negative acknowledgement
@@ -156,7 +155,7 @@ class _Tail:
             return 0.0
         num_points = _GRID_POINTS * ceil(horizon / self.resend_s)
         width = horizon / num_points
-        return float(self._exceeds((np.arange(num_points) + 0.5) * width).sum() * width)
+        return float(self._exceeds(np.arange(0.5, num_points) * width).sum() * width)
 
 
 def erasure_submessage_failure_probability(loss: float, num_data: int, num_parity: int) -> float:
@@ -167,13 +166,7 @@ def erasure_submessage_failure_probability(loss: float, num_data: int, num_parit
     >>> round(erasure_submessage_failure_probability(0.5, 1, 1), 3)
     0.25
     """
-    total = num_data + num_parity
-    term, survives = (1.0 - loss) ** total, 0.0
-    for lost in range(num_parity + 1):
-        survives += term
-        if loss < 1.0:
-            term *= (total - lost) / (lost + 1) * loss / (1.0 - loss)
-    return max(0.0, 1.0 - survives)
+    return float(bdtrc(num_parity, num_data + num_parity, loss))
 
 
 def erasure_code_s(size_bytes: float, path: Path, *, num_parallel: int = 1) -> float:

@@ -1,4 +1,4 @@
-"""One message on one path: cutting it into chunks, windows and the bandwidth-delay product."""
+"""One message on one path: cutting it into chunks, windows, and the rate of a TCP stream."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ def chunked_pipeline_s(wire_s: float, fill_s: float) -> float:
     1.2
     """
     return wire_s + 2.0 * sqrt(fill_s * wire_s)
-
-
-def bandwidth_delay_product_bytes(rate_bytes_per_s: float, round_trip_s: float) -> float:
-    """Bytes in flight that fill a path: rate * RTT.
-
-    >>> bandwidth_delay_product_bytes(5e10, 10e-3)
-    500000000.0
-    """
-    return rate_bytes_per_s * round_trip_s
 
 
 def windowed_rate_bytes_per_s(line_bytes_per_s: float, in_flight_bytes: float, round_trip_s: float) -> float:

@@ -31,7 +31,7 @@ from solver.network.connection import (
 )
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
-from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
+from solver.network.transfer import windowed_rate_bytes_per_s
 from solver.transport.options import path_options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
@@ -218,7 +218,7 @@ def _balancing_reason(wire: Wire, option: Option) -> str:
 
 def _window_reason(wire: Wire, best: TimedOption) -> str:
     path, option = wire.path, best.option
-    need = bandwidth_delay_product_bytes(best.rate_bytes_per_s, path.round_trip_s)
+    need = best.rate_bytes_per_s * path.round_trip_s  # bytes in flight that fill the path
     limited = windowed_rate_bytes_per_s(float("inf"), option.in_flight_bytes, path.round_trip_s)
     verb = "cover" if option.in_flight_bytes >= need else f"limit the rate to {limited / 1e9:.3g} GB/s below"
     return (

@@ -36,7 +36,7 @@ def test_recursive_doubling_equals_its_steps(num_ranks):
 @pytest.mark.parametrize("num_ranks", [2, 3, 8])
 def test_pairwise_all_to_all_equals_its_steps(num_ranks):
     played = stepwise.pairwise_all_to_all(num_ranks, SIZE, uniform)
-    assert cost.direct_all_to_all_s(SIZE, num_ranks, ALPHA, RATE) == pytest.approx(played, rel=1e-12)
+    assert cost.ring_gather_s(SIZE, num_ranks, ALPHA, RATE) == pytest.approx(played, rel=1e-12)
 
 
 @pytest.mark.parametrize(("num_inside", "num_places"), [(8, 2), (4, 5), (2, 3), (8, 1)])

@@ -35,6 +35,11 @@ def test_huge_messages_reach_the_plateau(profile):
     assert fraction == pytest.approx(curve.plateau_at(8), rel=0.02)
 
 
+def test_the_plateau_is_straight_between_given_counts_and_constant_beyond():
+    curve = EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=0.0, plateau=((2, 0.2), (4, 0.4)))
+    assert [curve.plateau_at(count) for count in (1, 2, 3, 4, 99)] == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.4])
+
+
 def test_small_messages_over_many_nodes_are_bound_by_latency():
     """One to two orders of magnitude below the line rate, as no constant efficiency can show."""
     assert fabrics.ROCE.line_fraction("all_reduce", 2**24, 1024, num_nodes=128) < 0.02
