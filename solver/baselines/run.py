@@ -127,9 +127,9 @@ def _distinct(context: Context, policy: BaselinePolicy, space: Space, guess: Flo
 
 def _exchange_s(context: Context, space: Space, rows: IntArray) -> FloatArray:
     """Seconds that gradients (and, for FSDP, gathered weights) of these rows take over the worst cut."""
-    job, cut = context.job, context.geography.cut
+    job = context.job
     size = crossing_bytes(np.full(len(rows), float(job.total_parameters)), space.columns.take(rows), 2, job)
-    return size / cut.bytes_per_s
+    return size / context.geography.worst_cut_bytes_per_s
 
 
 def baseline_of(context: Context, tried: BaselineResult, iteration_s: float) -> Baseline:

@@ -26,11 +26,11 @@ def nominal_prices(context: Context, configuration: Configuration) -> Prices:
 
 def prices_of(context: Context, found: Evaluation) -> Prices:
     """2 delays per crossing and pass, slots of the messages on what leaves a building, exchanges over the worst cut."""
-    configuration, cut = found.candidate.configuration, context.geography.cut
+    configuration, worst = found.candidate.configuration, context.geography.worst_cut_bytes_per_s
     degrees, passes = configuration.degrees, configuration.degrees.vpp
     per_replica_s = found.message_bytes * passes
     tiers = tuple(
-        Tier(2.0 * passes * (tier.crossing_s + found.message_bytes / cut.bytes_per_s), tier.group_u)
+        Tier(2.0 * passes * (tier.crossing_s + found.message_bytes / worst), tier.group_u)
         for tier in context.geography.crossing_tiers
     )
     stages = next(iter(found.stages.values()))
@@ -60,4 +60,4 @@ def _seconds_per_byte(context: Context, found: Evaluation) -> float:
     """The worst cut's, or what transports and rings make of it in the evaluation: its best exchange between places."""
     rings = [cost.site_ring for cost in found.costs if cost.site_ring is not None and cost.site_ring.sent_bytes > 0]
     best = min((one.shared_s / one.sent_bytes for one in rings), default=0.0)
-    return max(best, 1.0 / context.geography.cut.bytes_per_s)
+    return max(best, 1.0 / context.geography.worst_cut_bytes_per_s)

@@ -18,14 +18,6 @@ from solver.placement.problem import Tier
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What separates a building from the others."""
-
-    bytes_per_s: float
-    latency_s: float
-
-
-@dataclass(frozen=True)
 class Geography:
     """Capacity groups on the link graph; each names pools by index."""
 
@@ -93,22 +85,15 @@ class Geography:
     @cached_property
     def leaving_bytes_per_s(self) -> tuple[float, ...]:
         """Rate of everything that leaves each building; infinite where nothing does."""
-        return tuple(cut.bytes_per_s for cut in self._cut_b)
-
-    @cached_property
-    def cut(self) -> Cut:
-        """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
-        return min(self._cut_b, key=lambda one: one.bytes_per_s)
-
-    @cached_property
-    def _cut_b(self) -> tuple[Cut, ...]:
         building_at = buildings_of(self.cluster)
         rates: dict[str, float] = {}
-        nearest: dict[str, float] = {}
         for edge in self.topology.edges:
             building = building_at[edge.from_place]
             if building != building_at[edge.to_place]:
                 rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
-                nearest[building] = min(nearest.get(building, float("inf")), edge.latency_s)
-        names = dict.fromkeys(group.building for group in self.groups)
-        return tuple(Cut(rates.get(name, float("inf")), nearest.get(name, 0.0)) for name in names)
+        return tuple(rates.get(name, float("inf")) for name in dict.fromkeys(group.building for group in self.groups))
+
+    @property
+    def worst_cut_bytes_per_s(self) -> float:
+        """Rate of everything that leaves the worst connected building."""
+        return min(self.leaving_bytes_per_s)
