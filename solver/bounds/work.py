@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from solver.bounds.cuts import cuts
 from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
 from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
 from solver.bounds.gradient_exchange import smallest_stages
-from solver.bounds.lightest import inner_rank_s, lightest_rank_s
+from solver.bounds.lightest import Seconds, backward, forward, inner_rank_s, lightest_rank_s, total_s
 from solver.bounds.network_cut import CutCase, distance_cases, with_distance_s
 from solver.bounds.synchronisation import SynchronisationTail, average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
@@ -88,7 +89,7 @@ def _even_work_s(context: Context, space: Space) -> FloatArray:
     ways_s = even_pipelines_s(even_pipelines(price, shares), CrossingDelay.none(len(space)))
     lightest = [float(_lightest_s(one, shares, ends_of(one, shares)).sum()) for one in prices]
     fast_first = [prices[number] for number in np.argsort(lightest, kind="stable")]
-    slower_s = _slower_types_s(fast_first, shares)
+    slower_s = _slower_types_s(fast_first, shares, price)
     bound_s: FloatArray = np.maximum.reduce([*(one.seconds for one in parts), ways_s, slower_s])
     return bound_s
 
@@ -132,9 +133,10 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     """
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares = Shares.of(prices[0], space.family)
-    several = len(prices) > 1
-    alone = [_bounds_on([price], space, shares, with_ways=not several) for price in prices]
-    whole = _bounds_on(prices, space, shares) if several else alone[0]
+    several, tail = len(prices) > 1, tail_of(prices, shares)
+    alone = [_bounds_on([one], space, shares, tail_of([one], shares), with_ways=False) for one in prices if several]
+    whole = _bounds_on(prices, space, shares, tail)
+    alone = alone or [whole]
     guess = np.minimum.reduce([one.guess_s for one in alone])
     order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
     left = np.zeros(len(space.columns), dtype=np.int64)
@@ -144,7 +146,9 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
         guess = np.where(needed, np.maximum(guess, own), guess)
         left = left + prices[number].gpu_class.num_gpus
     fast_first = [prices[number] for number in order]
-    slower_s = np.where(_beyond_slower(fast_first, shares), np.inf, _slower_types_s(fast_first, shares))
+    slower_s = _slower_types_s(fast_first, shares, least_of(prices))
+    slower_s = np.where(slower_s > 0.0, slower_s + tail.exposed_s + tail.update_s, slower_s)
+    slower_s[_beyond_slower(fast_first, shares)] = np.inf
     return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower_s), guess_s=guess)
 
 
@@ -156,35 +160,62 @@ def even_cases(context: Context, space: Space) -> tuple[Iterator[Iterable[CutCas
     return distance_cases(price, shares, tail.overlap_s, costs, jointly=True), tail.update_s
 
 
-def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
-    """What configurations with more GPUs than the faster types have take on the others; 0 where they need none."""
-    bound_s, left = np.zeros(len(fast_first[0].columns)), np.zeros(len(fast_first[0].columns), dtype=np.int64)
+def _slower_types_s(fast_first: list[StageCosts], shares: Shares, least: StageCosts) -> FloatArray:
+    """What configurations with more GPUs than the faster types have take on the others; 0 where they need none.
+
+    Some replica has so many ranks there: m times the work of one of them, or all of it that follows the first forward
+    through all stages, or that way there and back.
+    """
+    columns, ends = least.columns, (np.zeros_like(shares.columns.pp), shares.columns.pp - 1)
+    bound_s, left = np.zeros(len(columns)), np.zeros(len(columns), dtype=np.int64)
+    m, whole = columns.num_microbatches, _whole(least)
+    least_ends = [rank_cost(least, shares, rank) for rank in ends]
     for place in range(1, len(fast_first)):
         left = left + fast_first[place - 1].gpu_class.num_gpus
-        bound_s = np.maximum(bound_s, _slower_s(fast_first[place:], shares, left))
+        num_ranks, price = _ranks_on_slower(columns, left), least_of(fast_first[place:])
+        own_ends = [rank_cost(price, shares, rank) for rank in ends]
+        most_s = partial(_heaviest_s, price, shares, own_ends, num_ranks)
+        more_s = partial(_least_more_s, (price, own_ends), (least, least_ends), shares)
+        late_s = whole.forward_s + num_ranks * more_s(forward) + m * most_s(backward)
+        there_and_back_s = whole.forward_s + whole.input_grad_s + num_ranks * more_s(_both_s)
+        slowest_s = np.maximum.reduce([m * most_s(total_s), late_s, there_and_back_s])
+        bound_s = np.where(num_ranks > 0, np.maximum(bound_s, slowest_s), bound_s)
     return bound_s
 
 
-def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
-    """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
+def _both_s(cost: StageCost) -> FloatArray:
+    both_s: FloatArray = cost.forward_s + cost.input_grad_s
+    return both_s
 
-    Some k ranks or more have a replica there; the bound is m times the least work that the largest of any k has.
-    """
-    price = least_of(slower)
-    columns, num_ranks = price.columns, _ranks_on_slower(price.columns, num_faster)
-    zero: IntArray = np.zeros_like(columns.pp)
-    ends = [rank_cost(price, shares, rank).total_s for rank in (zero, columns.pp - 1)]
-    inner = inner_rank_s(price, shares)
-    lightest = np.minimum.reduce([inner, *ends])
-    average = price.of(*kinds(price.context, 0, shares.num_layers)).total_s / columns.pp
-    heaviest: FloatArray = np.maximum.reduce([average, *ends])
+
+def _heaviest_s(
+    price: StageCosts, shares: Shares, ends: list[StageCost], num_ranks: IntArray, of: Seconds
+) -> FloatArray:
+    """One micro-batch on the heaviest of so many ranks, whichever they are; `ends` are the first and the last rank."""
+    columns = price.columns
+    at_ends, inner = [of(one) for one in ends], inner_rank_s(price, shares, of)
+    lightest = np.minimum.reduce([inner, *at_ends])
+    average = of(price.of(*kinds(price.context, 0, shares.num_layers))) / columns.pp
+    heaviest: FloatArray = np.maximum.reduce([average, *at_ends])
     most = np.where(num_ranks >= columns.pp, heaviest, lightest)
     most = np.where((num_ranks > 2) & (columns.pp > 2), np.maximum(most, inner), most)
     light, heavy, num_light = shares.inner_ranks()
     heavier = (num_ranks - 2 > num_light) & (columns.pp > 2)
-    most = np.where(heavier, np.maximum(most, inner * heavy / light), most)
-    bound: FloatArray = np.where(num_ranks > 0, columns.num_microbatches * most, 0.0)
-    return bound
+    found: FloatArray = np.where(heavier, np.maximum(most, inner * heavy / light), most)
+    return found
+
+
+def _least_more_s(
+    slower: tuple[StageCosts, list[StageCost]], least: tuple[StageCosts, list[StageCost]], shares: Shares, of: Seconds
+) -> FloatArray:
+    """By how much longer one micro-batch takes at least on a rank of slower types, whichever rank: prices and ends."""
+    (price, ends), (least_price, least_ends) = slower, least
+    layers = zip(price.layer_of_each_kind(), least_price.layer_of_each_kind(), strict=True)
+    each_s = np.minimum.reduce([of(one) - of(other) for one, other in layers])
+    inner = np.where(shares.columns.pp > 2, shares.inner_ranks()[0] * each_s, np.inf)
+    at_ends = [of(one) - of(other) for one, other in zip(ends, least_ends, strict=True)]
+    more_s: FloatArray = np.maximum(np.minimum.reduce([inner, *at_ends]), 0.0)
+    return more_s
 
 
 def _ranks_on_slower(columns: Columns, num_faster: IntArray) -> IntArray:
@@ -204,8 +235,10 @@ def _beyond_slower(fast_first: list[StageCosts], shares: Shares) -> BoolArray:
     return impossible
 
 
-def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_ways: bool = True) -> Bounds:
-    """Bounds where every rank is on one of these GPU types."""
+def _bounds_on(
+    prices: list[StageCosts], space: Space, shares: Shares, tail: SynchronisationTail, *, with_ways: bool = True
+) -> Bounds:
+    """Bounds where every rank is on one of these GPU types, and ends as `tail` says."""
     price = least_of(prices)
     context, columns = price.context, price.columns
     memory = RankMemory.of(prices, shares)
@@ -215,7 +248,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares, *, with_w
         _memory_seconds_s(price, shares, rank, capacity)
         for (rank, _), capacity in zip(ends, (capacities[0], capacities[-1]), strict=True)
     ]
-    tail, costs = tail_of(prices, shares), [cost for _, cost in ends]
+    costs = [cost for _, cost in ends]
 
     around_s = _around_queue_s(prices, shares, costs[-1], tail) if cuts(context) else np.zeros(len(columns))
 
