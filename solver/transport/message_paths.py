@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from models.transport import MessageSplit
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.network.split import Parts, Step, step_facts
+from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
 
@@ -30,11 +30,7 @@ class MessagePaths:
 
     def edges(self, source: str, target: str) -> tuple[tuple[int, float], ...]:
         """Every edge on the way, with the part of a message that it carries."""
-        carried: dict[int, float] = {}
-        for path, part in self.parts(source, target):
-            for edge in path:
-                carried[edge] = carried.get(edge, 0.0) + part
-        return tuple(carried.items())
+        return tuple(part_by_edge([self.parts(source, target)]).items())
 
     def facts(self, source: str, target: str) -> PathFacts:
         """All paths as one."""

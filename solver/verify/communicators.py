@@ -17,7 +17,7 @@ from solver.cost.fabric import Fabric, fabric_of, share_place
 from solver.network import fabrics
 from solver.network.algorithms import Communicator, StepCost, algorithm_s, algorithms
 from solver.network.collectives import Level, bus_factor
-from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
+from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.verify.reading import Reading
@@ -85,13 +85,7 @@ class Expected:
             seconds = profile.collective_s(collective, size, ranks, line_rate=line_rate)
             factor = bus_factor(collective, ranks) if ranks > 1 else 0.0
             return seconds, factor * size / seconds if seconds > 0 else line_rate
-        option = Option(
-            choice.load_balancing,
-            choice.reliability,
-            choice.num_queue_pairs,
-            int(choice.chunk_bytes),
-            choice.num_outstanding,
-        )
+        option = option_of(choice)
         wire = Wire(
             self.path, communicator.member_bytes_per_s, communicator.num_connections, self.path.capacity_bytes_per_s
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from models.cluster import Place, Pool, places_around
 from models.plan import Configuration, Plan, Route, RouteTimeline
 from models.request import PlanRequest
+from solver.network.places import buildings_of
 
 
 class StageGroups(NamedTuple):
@@ -45,11 +46,6 @@ class Facts:
     def pool_by_id(self) -> Mapping[str, Pool]:
         """Pools of the request."""
         return {pool.id: pool for pool in self.request.cluster.pools}
-
-    @cached_property
-    def place_by_id(self) -> Mapping[str, Place]:
-        """Places of the request."""
-        return {place.id: place for place in self.request.cluster.places}
 
     @cached_property
     def route_by_id(self) -> Mapping[str, Route]:
@@ -110,10 +106,7 @@ class Facts:
 
     @cached_property
     def _buildings(self) -> Mapping[str, str]:
-        return {
-            place: next((one.id for one in around if one.level == "building"), place)
-            for place, around in self._around.items()
-        }
+        return buildings_of(self.request.cluster)
 
     def building_of(self, place: str) -> str:
         """The building around a place; a place with no building around it counts as one of its own."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from models.transport import MessagePath
+from solver.network.split import Parts, part_by_edge
 from solver.network.topology import Topology
 from solver.pipeline.problem import Floats, Ints
 from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
-
-Parts = tuple[tuple[tuple[int, ...], float], ...]
 
 
 def message_parts(case: Reading, source: str, target: str) -> Parts:
@@ -32,8 +31,5 @@ def edges_of(topology: Topology, path: MessagePath) -> tuple[int, ...]:
 def edge_parts(case: Reading, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:
     """Edges that messages over a boundary take, with the part of a message on each."""
     ends = (boundary.sender.place, boundary.receiver.place)
-    carried: dict[int, float] = {}
-    for path, part in message_parts(case, *(ends[::-1] if back else ends)):
-        for edge in path:
-            carried[edge] = carried.get(edge, 0.0) + part
+    carried = part_by_edge([message_parts(case, *(ends[::-1] if back else ends))])
     return np.array(list(carried), dtype=np.int64), np.array(list(carried.values()), dtype=np.float64)

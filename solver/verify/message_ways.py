@@ -18,7 +18,7 @@ from models.transport import Connection, MessageTransport
 from solver.cost.collectives import boundary_message_s
 from solver.cost.fabric import fabric_of, share_place
 from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
-from solver.network.split import step_facts
+from solver.network.split import part_by_edge, step_facts
 from solver.network.topology import PathFacts
 from solver.verify.message_paths import message_parts
 from solver.verify.network_facts import Boundary
@@ -94,11 +94,7 @@ class MessageWays:
         return queues, parts
 
     def _parts_by_edge(self, source: str, target: str) -> dict[int, float]:
-        carried: dict[int, float] = {}
-        for path, part in message_parts(self.case, source, target):
-            for edge in path:
-                carried[edge] = carried.get(edge, 0.0) + part
-        return carried
+        return part_by_edge([message_parts(self.case, source, target)])
 
     @cached_property
     def exchanging(self) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from solver.network.places import usable_pools
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
@@ -135,11 +136,7 @@ def use_all_gpus(case: Case) -> Iterator[Finding]:
     constraints, degrees = case.request.constraints, case.configuration.degrees
     if not constraints.use_all_gpus:
         return
-    free = sum(
-        pool.num_free_gpus
-        for pool in case.request.cluster.pools
-        if not any(case.is_inside(pool.place, place) for place in constraints.forbidden_places)
-    )
+    free = sum(pool.num_free_gpus for pool in usable_pools(case.request))
     usable = min(free, constraints.max_gpus or free)
     replica = degrees.num_gpus // degrees.dp
     if usable - degrees.num_gpus >= replica:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from models.cluster import Place
 from models.transport import Dimension, LinkLoad
 from solver.network.topology import Edge
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
@@ -70,7 +71,7 @@ def loads_conserved(case: Case) -> Iterator[Finding]:
             continue
         if place.level == "region" and any(group.pool.place == place.id for group in case.groups):
             continue
-        for cause, (entering, leaving) in _through(case, place.id).items():
+        for cause, (entering, leaving) in _through(case, place).items():
             if differs(entering, leaving):
                 yield Finding(f"place {place.id}", f"{entering:.9g} B of {cause} enter, {leaving:.9g} B leave")
 
@@ -110,14 +111,14 @@ def _outside(case: Case, site: str, cause: Dimension, least: float) -> Iterator[
         yield Finding(f"out of {site}", f"{stated:.9g} B of {cause}, the placement means {least:.9g} or more")
 
 
-def _through(case: Case, place: str) -> dict[Dimension, tuple[float, float]]:
+def _through(case: Case, place: Place) -> dict[Dimension, tuple[float, float]]:
     """Bytes that enter and leave a place over stated loads, by cause."""
     sums: dict[Dimension, tuple[float, float]] = {}
     for load, edge in _edges(case):
-        into = case.is_inside(edge.to_place, place) and not case.is_inside(edge.from_place, place)
-        out = case.is_inside(edge.from_place, place) and not case.is_inside(edge.to_place, place)
-        if case.place_by_id[place].level == "region":
-            into, out = edge.to_place == place, edge.from_place == place
+        into = case.is_inside(edge.to_place, place.id) and not case.is_inside(edge.from_place, place.id)
+        out = case.is_inside(edge.from_place, place.id) and not case.is_inside(edge.to_place, place.id)
+        if place.level == "region":
+            into, out = edge.to_place == place.id, edge.from_place == place.id
         for flow in load.flows:
             entering, leaving = sums.get(flow.cause, (0.0, 0.0))
             size = flow.bytes_per_iteration

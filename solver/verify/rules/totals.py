@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
+from solver.network.places import usable_pools
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0  # the unit
@@ -263,13 +264,8 @@ def _mean_work_s(case: Case) -> float:
 
 def usable_light_s(case: Case) -> float:
     """The model's FLOPs at the peak of the fastest GPUs that a plan could use, as many as it may."""
-    constraints = case.request.constraints
-    pools = [
-        pool
-        for pool in case.request.cluster.pools
-        if not any(case.is_inside(pool.place, place) for place in constraints.forbidden_places)
-    ]
-    left, peak = constraints.max_gpus or sum(pool.num_free_gpus for pool in pools), 0.0
+    pools = usable_pools(case.request)
+    left, peak = case.request.constraints.max_gpus or sum(pool.num_free_gpus for pool in pools), 0.0
     for pool in sorted(pools, key=case.derived.peak_flops_per_s, reverse=True):
         peak += min(left, pool.num_free_gpus) * case.derived.peak_flops_per_s(pool)
         left -= min(left, pool.num_free_gpus)
