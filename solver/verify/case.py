@@ -67,6 +67,15 @@ class Case(Reading):
         return ExchangeWays(self, tuple((one, next(hops[one.route])) for one in self.network.boundaries))
 
 
+def link_name(link: str, reverse: bool) -> str:
+    """A direction of a link, as findings name it.
+
+    >>> link_name("a-b", True)
+    'link a-b reverse'
+    """
+    return f"link {link}{' reverse' if reverse else ''}"
+
+
 Rule = Callable[[Case], Iterable[Finding]]
 
 

@@ -176,12 +176,9 @@ def reserved_bytes_per_s(case: Reading, hops: Iterable[tuple[Boundary, PipelineH
 
 def stated_bytes(case: Reading, cause: Dimension) -> Floats:
     """Bytes of a cause that the plan says are on every edge."""
-    topology = case.network.topology
-    stated = np.zeros(len(topology.edges))
-    for load in case.plan.link_loads:
-        index = topology.edge_index.get((load.link, load.reverse))
-        if index is not None:
-            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == cause)
+    stated = np.zeros(len(case.network.topology.edges))
+    for load, edge in case.loads:
+        stated[edge] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == cause)
     return stated
 
 

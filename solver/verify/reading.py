@@ -11,7 +11,7 @@ import numpy as np
 
 from models.plan import RouteTimeline
 from models.schedule import PipelineViolation
-from models.transport import MessagePath
+from models.transport import LinkLoad, MessagePath
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.problem import Floats
 from solver.verify.activations import FORWARD, Timed, peak_activation_bytes, timed, timed_operations
@@ -74,6 +74,13 @@ class Reading(Facts):
     def operations(self) -> Mapping[str, list[Timed]]:
         """Stated operations by route and pipeline rank."""
         return self._per_timeline(lambda one: [timed_operations(rank) for rank in one.schedule.ranks])
+
+    @cached_property
+    def loads(self) -> tuple[tuple[LinkLoad, int], ...]:
+        """Stated loads with the edge that they are on, where it exists."""
+        index = self.network.topology.edge_index
+        stated = ((load, index.get((load.link, load.reverse))) for load in self.plan.link_loads)
+        return tuple((load, edge) for load, edge in stated if edge is not None)
 
     @cached_property
     def message_splits(self) -> Mapping[tuple[str, str], tuple[MessagePath, ...]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
-from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.case import Case, Finding, Rule, differs, link_name
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
@@ -99,15 +99,12 @@ def ring_bytes(case: Case) -> Iterator[Finding]:
 
 def load_facts(case: Case) -> Iterator[Finding]:
     """A load says its flows once each, who sets its pace, its highest rate, and the flows of others on it."""
-    index, edges = case.network.topology.edge_index, case.network.topology.edges
+    edges = case.network.topology.edges
     reserved, pacing = reserved_bytes_per_s(case), _pacing(case)
     rates = {stage: case.exchanging.on_ring(stage).edge_bytes_per_s for stage in case.exchanging.shared_stages}
     fastest = most_at_once(case.plan.exchanges, rates)
-    for load in case.plan.link_loads:
-        at = index.get((load.link, load.reverse))
-        if at is None:
-            continue
-        where = f"link {load.link}{' reverse' if load.reverse else ''}"
+    for load, at in case.loads:
+        where = link_name(load.link, load.reverse)
         causes = [flow.cause for flow in load.flows]
         if causes not in (["pp"], ["dp"], ["pp", "dp"]) or any(flow.bytes_per_iteration <= 0 for flow in load.flows):
             yield Finding(where, f"flows of {', '.join(causes)}")
@@ -131,8 +128,7 @@ def _pacing(case: Case) -> Mapping[Dimension, set[int]]:
 
 def loads_in_order(case: Case) -> Iterator[Finding]:
     """Loads stand in the order of the link graph: uplinks place by place, then links, each way up or forward first."""
-    index = case.network.topology.edge_index
-    order = [index[load.link, load.reverse] for load in case.plan.link_loads if (load.link, load.reverse) in index]
+    order = [edge for _, edge in case.loads]
     if order != sorted(order):
         yield Finding("link_loads", "are not in the order of the cluster")
 

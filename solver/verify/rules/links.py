@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from models.cluster import Place
 from models.transport import Dimension, LinkLoad
 from solver.network.topology import Edge
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
 
 
 def links_exist(case: Case) -> Iterator[Finding]:
@@ -20,9 +20,9 @@ def links_exist(case: Case) -> Iterator[Finding]:
     counted = Counter((load.link, load.reverse) for load in case.plan.link_loads)
     for (link, reverse), times in counted.items():
         if (link, reverse) not in case.network.topology.edge_index:
-            yield Finding(_label(link, reverse), "is not a link or uplink of the cluster")
+            yield Finding(link_name(link, reverse), "is not a link or uplink of the cluster")
         elif times > 1:
-            yield Finding(_label(link, reverse), f"is stated {times} times")
+            yield Finding(link_name(link, reverse), f"is stated {times} times")
 
 
 def link_usable(case: Case) -> Iterator[Finding]:
@@ -128,18 +128,11 @@ def _through(case: Case, place: Place) -> dict[Dimension, tuple[float, float]]:
 
 def _edges(case: Case) -> Iterator[tuple[LinkLoad, Edge]]:
     """Loads with the edge that they are on, where it exists."""
-    index = case.network.topology.edge_index
-    for load in case.plan.link_loads:
-        if (load.link, load.reverse) in index:
-            yield load, case.network.topology.edges[index[load.link, load.reverse]]
+    return ((load, case.network.topology.edges[edge]) for load, edge in case.loads)
 
 
 def _name(load: LinkLoad) -> str:
-    return _label(load.link, load.reverse)
-
-
-def _label(link: str, reverse: bool) -> str:
-    return f"link {link}{' reverse' if reverse else ''}"
+    return link_name(load.link, load.reverse)
 
 
 FAMILY: Mapping[str, Rule] = {

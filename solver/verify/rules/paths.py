@@ -12,7 +12,7 @@ import numpy as np
 
 from models.transport import Dimension, MessagePath, MessageSplit
 from solver.pipeline.problem import Floats
-from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.case import Case, Finding, Rule, differs, link_name
 from solver.verify.joint_replay import stated_bytes
 from solver.verify.message_paths import edge_parts
 
@@ -71,8 +71,8 @@ def byte_findings(case: Case, cause: Dimension, carried: Floats, carriers: str) 
     stated = stated_bytes(case, cause)
     for edge, said, derived in zip(case.network.topology.edges, stated.tolist(), carried.tolist(), strict=True):
         if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
-            way = " reverse" if edge.reverse else ""
-            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of {cause}, {carriers} put {derived:.9g}")
+            name = link_name(edge.id, edge.reverse)
+            yield Finding(name, f"{said:.9g} B of {cause}, {carriers} put {derived:.9g}")
 
 
 FAMILY: Mapping[str, Rule] = {"message-paths": message_paths, "pipeline-bytes": pipeline_bytes}

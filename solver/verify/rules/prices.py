@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.transport import Dimension, LinkLoad
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
 from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
 from solver.verify.joint_replay import reserved_bytes_per_s
 
@@ -43,11 +43,8 @@ def link_headroom(case: Case) -> Iterator[Finding]:
 
 def link_peak(case: Case) -> Iterator[Finding]:
     """The peak is what stage messages reserve or exchanges at once take, at most both, and never below the mean."""
-    reserved, exchanges, index = reserved_bytes_per_s(case), _exchange_rates(case), case.network.topology.edge_index
-    for load in case.plan.link_loads:
-        edge = index.get((load.link, load.reverse))
-        if edge is None:
-            continue
+    reserved, exchanges = reserved_bytes_per_s(case), _exchange_rates(case)
+    for load, edge in case.loads:
         messages, (slowest, fastest) = float(reserved[edge]), exchanges.of(_exchanged_bytes(load))
         least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
         most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
@@ -119,11 +116,9 @@ def exchange_price(case: Case) -> Iterator[Finding]:
 
 def _carried(case: Case, cause: Dimension) -> list[OnEdge]:
     """Edges that carry a cause."""
-    index = case.network.topology.edge_index
     return [
         OnEdge(load, flow.bytes_per_iteration, flow.price_s_per_gb / BYTES_PER_GB)
-        for load in case.plan.link_loads
-        if (load.link, load.reverse) in index
+        for load, _ in case.loads
         for flow in load.flows
         if flow.cause == cause
     ]
@@ -219,7 +214,7 @@ def _delaying(case: Case) -> dict[int, float]:
 
 
 def _name(load: LinkLoad) -> str:
-    return f"link {load.link}{' reverse' if load.reverse else ''}"
+    return link_name(load.link, load.reverse)
 
 
 FAMILY: Mapping[str, Rule] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
 from solver.verify.joint_replay import replay_case
 
 
@@ -25,8 +25,8 @@ def replay_confirms(case: Case) -> Iterator[Finding]:
         yield Finding("metrics", f"shared_replay_s {stated.shared_replay_s:.9g}, is {found.iteration_s:.9g}")
     for edge in found.edges:
         if exceeds(edge.peak_utilisation, 1.0):
-            way = " backwards" if edge.reverse else ""
-            yield Finding(f"link {edge.link}{way}", f"carries {edge.peak_utilisation:.6g} times its capacity")
+            name = link_name(edge.link, edge.reverse)
+            yield Finding(name, f"carries {edge.peak_utilisation:.6g} times its capacity")
 
 
 def _belongs_together(case: Case) -> bool:
