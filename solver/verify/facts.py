@@ -42,6 +42,11 @@ class Facts:
         """GPUs of one pipeline rank of one replica."""
         return self.configuration.degrees.gpus_per_stage_group
 
+    def exchange_s(self, private_s: float, shared_s: float) -> float:
+        """Time of an exchange: the longer of its parts, inside places and on links, and one chunk of the shorter."""
+        shorter_s, longer_s = sorted((private_s, shared_s))
+        return longer_s + shorter_s / self.plan.transport_policy.num_exchange_chunks
+
     @cached_property
     def pool_by_id(self) -> Mapping[str, Pool]:
         """Pools of the request."""

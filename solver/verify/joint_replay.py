@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.plan import Plan, StageExchange
+from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineHop
 from models.transport import Dimension
@@ -110,13 +110,8 @@ def _exchanges_end_s(case: Reading, last_s: Floats) -> float:
         start_s = min(max(ready_s, *others, 0.0), one.start_s)
         cards_free_s[rank] = start_s + max(one.private_s, one.shared_s)
         until_s[one.stage] = start_s + one.shared_s
-        end_s = max(end_s, float(last_s[one.stage]), start_s + _duration_s(case, one))
+        end_s = max(end_s, float(last_s[one.stage]), start_s + case.exchange_s(one.private_s, one.shared_s))
     return end_s
-
-
-def _duration_s(case: Reading, one: StageExchange) -> float:
-    chunks = case.plan.transport_policy.num_exchange_chunks
-    return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / chunks
 
 
 def _network(case: Reading, routes: list[str]) -> Network:

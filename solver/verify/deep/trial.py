@@ -192,15 +192,13 @@ class Trial:
     def _exchanged_s(self, last_s: Floats, beside: tuple[tuple[Boundary, PipelineHop], ...]) -> Iterator[float]:
         """Ends of the exchanges, first ready first, one by one on the links though several may fit at once."""
         ways, free_s = ExchangeWays(self.case, beside), 0.0
-        chunks = self.like.transport_policy.num_exchange_chunks
         ready = {stage: max(float(end) - ways.overlap_s(stage), 0.0) for stage, end in enumerate(last_s)}
         for stage in sorted(ready, key=lambda one: ready[one]):
             private_s, start_s, shared_s = ways.private_s(stage), ready[stage], 0.0
             if stage in ways.shared_stages:
                 shared_s, start_s = ways.on_ring(stage).shared_s, max(start_s, free_s)
                 free_s = start_s + shared_s
-            both_s = max(private_s, shared_s) + min(private_s, shared_s) / chunks
-            yield max(float(last_s[stage]), start_s + both_s)
+            yield max(float(last_s[stage]), start_s + self.case.exchange_s(private_s, shared_s))
 
 
 def _path(case: Case, source: str, target: str) -> MessagePath:

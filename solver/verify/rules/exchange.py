@@ -50,11 +50,7 @@ def exchange_ready(case: Case) -> Iterator[Finding]:
 def exchange_private(case: Case) -> Iterator[Finding]:
     """The part inside places is not faster than the collectives of their replicas over each pool's network cards."""
     for one in case.plan.exchanges:
-        here: Counter[str] = Counter()
-        pools = {case.pool_by_id[name]: count for name, count in _pools(case, one).items()}
-        for pool, count in pools.items():
-            here[pool.place] += count
-        least = max((case.derived.private_exchange_s(pool, one.stage, here[pool.place]) for pool in pools), default=0.0)
+        least = case.exchanging.private_s(one.stage) if _pools(case, one) else 0.0
         if exceeds(least, one.private_s):
             yield Finding(_name(one), f"private_s {one.private_s:.9g}, at least {least:.9g}")
 
@@ -131,9 +127,7 @@ def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
 def exchange_end(case: Case) -> Iterator[Finding]:
     """It ends after both parts, pipelined in chunks, and never before the last weight gradient."""
     for one in case.plan.exchanges:
-        shorter_s, longer_s = sorted((one.private_s, one.shared_s))
-        both = longer_s + shorter_s / case.plan.transport_policy.num_exchange_chunks
-        derived = max(one.last_weight_grad_end_s, one.start_s + both)
+        derived = max(one.last_weight_grad_end_s, one.start_s + case.exchange_s(one.private_s, one.shared_s))
         if differs(one.end_s, derived):
             yield Finding(_name(one), f"end_s {one.end_s:.9g}, its parts end at {derived:.9g}")
 

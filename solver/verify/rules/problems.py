@@ -55,7 +55,9 @@ def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
     ways, degrees, expected = case.exchanging_at_once, case.configuration.degrees, list[tuple[float, str | None]]()
     ranks, edge = case.configuration.rank_of_stages, _fullest_edge(case, ways)
     on_edge = {s: found.shared_s * found.shares[edge] for s, found in _on_links(ways).items() if edge in found.shares}
-    whole = {stage: _duration_s(case, ways, stage) for stage in range(degrees.num_stages) if stage not in on_edge}
+    whole = {
+        stage: case.exchange_s(*_parts_s(ways, stage)) for stage in range(degrees.num_stages) if stage not in on_edge
+    }
     left = {stage: duration_s - ways.overlap_s(stage) for stage, duration_s in whole.items()}
     paced = {ranks[stage] for stage in left if left[stage] > 0 and degrees.vpp > 1}
     for stage, rank in enumerate(ranks):
@@ -71,12 +73,6 @@ def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
 def _parts_s(ways: ExchangeWays, stage: int) -> tuple[float, float]:
     """Time inside places, and time on links."""
     return ways.private_s(stage), ways.on_ring(stage).shared_s if stage in ways.shared_stages else 0.0
-
-
-def _duration_s(case: Case, ways: ExchangeWays, stage: int) -> float:
-    """The longer part and one chunk of the shorter."""
-    shorter_s, longer_s = sorted(_parts_s(ways, stage))
-    return longer_s + shorter_s / case.plan.transport_policy.num_exchange_chunks
 
 
 def _on_links(ways: ExchangeWays) -> dict[int, OnRing]:
