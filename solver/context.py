@@ -19,9 +19,7 @@ from models.errors import UnknownName
 from models.framework import FrameworkProfile
 from models.request import PlanRequest
 from models.stack import StackProfile, packaged_stack
-from models.workload import Precision
 from solver.arrays import IntArray
-from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.places import usable_pools
@@ -178,17 +176,6 @@ def _strength(one: GpuClass) -> tuple[float, ...]:
     gpu, fabric = one.gpu, one.fabric
     own = gpu.bf16_flops_per_s, gpu.memory_bytes, gpu.memory_bytes_per_s
     return *own, fabric.nic_bytes_per_s, fabric.scale_up_bytes_per_s, fabric.scale_up_domain_gpus, fabric.gpus_per_host
-
-
-def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
-    """Dense peak at a precision; FP16 runs at the BF16 rate."""
-    if precision == "fp32":
-        return fp32_peak_flops_per_s(gpu)
-    if precision == "fp8" and gpu.fp8_flops_per_s is not None:
-        return gpu.fp8_flops_per_s
-    if precision == "fp4" and gpu.fp4_flops_per_s is not None:
-        return gpu.fp4_flops_per_s
-    return gpu.bf16_flops_per_s
 
 
 def stack_for(request: PlanRequest) -> StackProfile:

@@ -29,8 +29,9 @@ from solver.bounds.synchronisation import SynchronisationTail, average_rank_exch
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
-from solver.context import Context, GpuClass, peak_flops_per_s
+from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, ZERO1, Columns
+from solver.cost.compute import peak_flops_per_s
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES

@@ -47,36 +47,38 @@ class GpuRates:
         A precision the GPU lacks runs at the next higher one. A faster unit needs proportionally larger matrices.
         """
         stack = stack.on(gpu.name)
-        peak, share = matrix_peak(gpu, stack, precision)
+        peak, efficiency = peak_flops_per_s(gpu, precision), stack.gemm_efficiency
+        share = {"fp8": stack.gemm_efficiency_fp8, "fp4": stack.gemm_efficiency_fp4}.get(
+            matrix_precision(gpu, precision), efficiency
+        )
         wide, narrow = precision == "fp32", peak > gpu.bf16_flops_per_s
         plain = peak if wide else gpu.bf16_flops_per_s
         return cls(
-            gemm_flops_per_s=peak * share,
+            gemm_flops_per_s=peak * share.value,
             gemm_half_size=stack.gemm_half_size.value * peak / gpu.bf16_flops_per_s,
             element_bytes=ELEMENT_BYTES[precision] if narrow or wide else BYTES_16_BIT,
             value_bytes=ELEMENT_BYTES["fp32"] if wide else BYTES_16_BIT,
             attention_flops_per_s=plain * stack.attention_efficiency.value,
-            wide_flops_per_s=plain * stack.gemm_efficiency.value,
+            wide_flops_per_s=plain * efficiency.value,
             memory_bytes_per_s=gpu.memory_bytes_per_s * stack.memory_efficiency.value,
             elementwise_traffic=stack.elementwise_traffic.value,
             multiprocessors=gpu.num_multiprocessors or 0,
         )
 
 
-def fp32_peak_flops_per_s(gpu: GpuType) -> float:
-    """Peak of products of 32-bit matrices: as stated, else half the 16-bit one."""
-    return gpu.fp32_flops_per_s or TF32_SHARE * gpu.bf16_flops_per_s
+def matrix_precision(gpu: GpuType, precision: Precision) -> Precision:
+    """The precision in which matrix products run: the next higher one where the GPU lacks the unit."""
+    if precision == "fp4" and not gpu.fp4_flops_per_s:
+        precision = "fp8"
+    return "bf16" if precision == "fp8" and not gpu.fp8_flops_per_s else precision
 
 
-def matrix_peak(gpu: GpuType, stack: StackProfile, precision: Precision) -> tuple[float, float]:
-    """Peak rate of the matrix unit in `precision`, and the share of it that the stack reaches."""
-    if precision == "fp32":
-        return fp32_peak_flops_per_s(gpu), stack.gemm_efficiency.value
-    if precision == "fp4" and gpu.fp4_flops_per_s:
-        return gpu.fp4_flops_per_s, stack.gemm_efficiency_fp4.value
-    if precision in ("fp8", "fp4") and gpu.fp8_flops_per_s:
-        return gpu.fp8_flops_per_s, stack.gemm_efficiency_fp8.value
-    return gpu.bf16_flops_per_s, stack.gemm_efficiency.value
+def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
+    """Dense peak of the matrix unit at a precision: FP16 runs at the BF16 rate, FP32 as stated or at half of it."""
+    unit = matrix_precision(gpu, precision)
+    if unit == "fp32":
+        return gpu.fp32_flops_per_s or TF32_SHARE * gpu.bf16_flops_per_s
+    return {"fp8": gpu.fp8_flops_per_s, "fp4": gpu.fp4_flops_per_s}.get(unit) or gpu.bf16_flops_per_s
 
 
 def shape_slowdown(rows: FloatArray, inner: FloatArray, outer: FloatArray, half_size: float) -> FloatArray:

@@ -15,7 +15,7 @@ from models.statements import assumptions_of
 from models.verdict import Verdict
 from solver.context import Context
 from solver.cost.columns import columns_of
-from solver.cost.compute import matrix_peak
+from solver.cost.compute import peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
@@ -252,10 +252,7 @@ def metrics_of(context: Context, evaluation: Evaluation, *, cross_bytes: float, 
     for route in evaluation.candidate.routes:
         for pool in route.pools:
             gpus[pool] = gpus.get(pool, 0) + route.num_replicas * degrees.gpus_per_stage_group
-    peak = sum(
-        count * matrix_peak(context.pools[pool].gpu, context.stack, context.job.precision)[0]
-        for pool, count in gpus.items()
-    )
+    peak = sum(count * peak_flops_per_s(context.pools[pool].gpu, context.job.precision) for pool, count in gpus.items())
     rate = tokens / evaluation.iteration_s
     flops = model_flops_per_iteration(context.request.workload)
     return Metrics(

@@ -13,7 +13,7 @@ import numpy as np
 from models.cluster import GpuType, Pool
 from models.stack import StackProfile, packaged_stack
 from solver.cost.columns import Columns, FloatArray, columns_of
-from solver.cost.compute import matrix_peak
+from solver.cost.compute import peak_flops_per_s
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import fabric_of
 from solver.cost.job import Job, job_of
@@ -174,4 +174,4 @@ class Derived:
 
     def peak_flops_per_s(self, pool: Pool) -> float:
         """Datasheet peak of one GPU in the precision of the workload."""
-        return matrix_peak(pool.gpu, self.stack, self.facts.request.workload.precision)[0]
+        return peak_flops_per_s(pool.gpu, self.facts.request.workload.precision)

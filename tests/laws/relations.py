@@ -13,7 +13,7 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan
 from models.request import PlanRequest
 from models.workload import Precision
-from solver.context import peak_flops_per_s
+from solver.cost.compute import peak_flops_per_s
 from tests.laws import changes
 from tests.laws.breach import CLOSE, SLACK, Breach, Law
 from tests.laws.trial import Trial

@@ -9,8 +9,9 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.bounds.work import speed_of_light_s
 from solver.configurations.enumerate import enumerate_space
-from solver.context import peak_flops_per_s
+from solver.cost.compute import GpuRates, peak_flops_per_s
 from solver.planner import plan
 from solver.verify.judge import judge
 from tests.build_job import FIXED, context_of, job
@@ -62,6 +63,16 @@ def test_products_run_at_the_stated_peak_or_half_the_16_bit_one(plans: dict[str,
     assert peak_flops_per_s(gpu.model_copy(update={"fp32_flops_per_s": 1e14}), "fp32") == 1e14
     assert plans["fp32"].proof.speed_of_light_s == pytest.approx(2 * plans["bf16"].proof.speed_of_light_s)
     assert plans["fp32"].metrics.iteration_s > 1.3 * plans["bf16"].metrics.iteration_s
+
+
+def test_the_bound_and_the_times_take_one_rate_where_a_gpu_lacks_the_unit_of_a_precision() -> None:
+    """The linter refuses such a request; without it the bound, at the rate of 16 bits, would be above the plan."""
+    gpu, contexts = request("fp4").cluster.pools[0].gpu, [context_of(request(name)) for name in ("fp4", "fp8")]
+    assert gpu.fp4_flops_per_s is None
+    assert peak_flops_per_s(gpu, "fp4") == gpu.fp8_flops_per_s
+    assert len({speed_of_light_s(one) for one in contexts}) == 1
+    rates = [GpuRates.of(gpu, one.stack, one.job.precision).gemm_flops_per_s for one in contexts]
+    assert rates[0] == rates[1] < peak_flops_per_s(gpu, "fp4")
 
 
 def test_gathered_weights_are_twice_as_large_under_zero1(plans: dict[str, Plan]) -> None:
