@@ -19,8 +19,7 @@ from benchmarks.routing_rivals import equal_split, split_faults
 from models.cluster import Cluster, Link, Place, Pool
 from solver.network.split import Step
 from solver.network.topology import Topology, build_topology
-from solver.transport.path_flow import Commodities, PathFlow
-from solver.transport.routing import commodities_of, fullest_edge_s, least_latency_split, route
+from solver.transport.routing import Commodities, PathFlow, commodities_of, fullest_edge_s, least_latency_split, route
 
 GAP = 2e-6
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from solver.arrays import FloatArray
 from solver.network.topology import Topology
-from solver.transport.path_flow import Commodities
 from solver.transport.paths import least_paths, link_graph
-from solver.transport.routing import SplitK, fullest_edge_s
+from solver.transport.routing import Commodities, SplitK, fullest_edge_s
 
 NUM_SPLIT_PATHS = 4  # of the rival that splits evenly over disjoint paths; set by hand
 RELATIVE_TOLERANCE = 1e-6  # of parts and loads: rounding of the solver

@@ -14,8 +14,7 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.path_flow import normalised
-from solver.transport.routing import route
+from solver.transport.routing import normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only
 LEAST_PART = 1e-3  # a path for less than this is not worth its queue pairs
