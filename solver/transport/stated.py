@@ -5,6 +5,7 @@ from __future__ import annotations
 from models.plan import Route
 from models.transport import Connection, ExchangeRing, ExchangeStep, MessageTransport, TransportChoice
 from solver.context import Context
+from solver.network.connection import option_of
 from solver.network.topology import Topology
 from solver.transport.exchange import ExchangeCost, InterSiteRing
 from solver.transport.hops import HopDelay
@@ -60,11 +61,4 @@ def _ring(topology: Topology, site_ring: InterSiteRing, stages: list[int]) -> Ex
 
 
 def _connection(choice: TransportChoice, num_connections: int) -> Connection:
-    return Connection(
-        num_connections=num_connections,
-        load_balancing=choice.load_balancing,
-        reliability=choice.reliability,
-        num_queue_pairs=choice.num_queue_pairs,
-        chunk_bytes=int(choice.chunk_bytes),
-        num_outstanding=choice.num_outstanding,
-    )
+    return Connection(num_connections=num_connections, **vars(option_of(choice)))
