@@ -30,13 +30,8 @@ def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
     tree.check_used()
     pools = [*pools_of(fabric, overlay, place_of_host), *_stated_pools(overlay)]
     if not pools:
-        raise overlay.refused(
-            "",
-            f"neither {fabric.name!r} nor the overlay has hosts",
-            code="missing-field",
-            allowed="hosts, or pools",
-            remedy="State `pools` in the overlay.",
-        )
+        raise overlay.refused("", f"neither {fabric.name!r} nor the overlay has hosts", code="missing-field",
+                              allowed="hosts, or pools", remedy="State `pools` in the overlay.")  # fmt: skip
     rates = _rates_below(tree.by_id, [pool.fields for pool in pools])
     parts = {
         "places": [_place_part(one, rates[one.id], overlay) for one in tree.by_id.values()],
@@ -87,13 +82,9 @@ def _place_part(placed: Placed, rate_below: float, overlay: Overlay) -> Part:
     uplink = placed.uplink.model_dump(exclude_unset=True)
     if placed.uplink_bytes_per_s is not None:
         if "oversubscription" in uplink:
-            raise overlay.refused(
-                placed.pointer,
-                "oversubscription and uplink_bytes_per_s say the same twice",
-                code="contradiction",
-                allowed="one of them",
-                remedy="Remove one of the two.",
-            )
+            raise overlay.refused(placed.pointer, "oversubscription and uplink_bytes_per_s say the same twice",
+                                  code="contradiction", allowed="one of them",
+                                  remedy="Remove one of the two.")  # fmt: skip
         uplink["oversubscription"] = max(1.0, rate_below / placed.uplink_bytes_per_s)
     fields = {"id": placed.id, "level": placed.level, "parent": placed.parent, "uplink": uplink}
     return Part(fields, Here(overlay.document, placed.pointer))
@@ -108,13 +99,9 @@ def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> It
         if rule.between is not None:
             for number, end in enumerate(rule.between):
                 if end not in places:
-                    raise overlay.refused(
-                        f"/links/{index}/between/{number}",
-                        f"{end!r} is no place",
-                        code="not-an-option",
-                        allowed=names_shown(places),
-                        remedy="Name a place of the input or of the overlay.",
-                    )
+                    raise overlay.refused(f"/links/{index}/between/{number}", f"{end!r} is no place",
+                                          code="not-an-option", allowed=names_shown(places),
+                                          remedy="Name a place of the input or of the overlay.")  # fmt: skip
             joined.add(frozenset(rule.between))
             yield _link(rule.between, rule.model_extra or {}, here)
     for index, rule in enumerate(overlay.form.links):
@@ -122,13 +109,10 @@ def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> It
         if rule.among is not None:
             ends = [one.id for one in places.values() if one.level == rule.among]
             if not 2 <= len(ends) <= 1 + (2 * MAX_PAIRS) ** 0.5:
-                raise overlay.refused(
-                    f"/links/{index}/among",
-                    f"there are {len(ends)} places of the level {rule.among!r}",
-                    code="out-of-range",
-                    allowed=f"at least 2, and at most {MAX_PAIRS:,} pairs",
-                    remedy="Use `between`, or another level.",
-                )
+                raise overlay.refused(f"/links/{index}/among",
+                                      f"there are {len(ends)} places of the level {rule.among!r}", code="out-of-range",
+                                      allowed=f"at least 2, and at most {MAX_PAIRS:,} pairs",
+                                      remedy="Use `between`, or another level.")  # fmt: skip
             pairs = [pair for pair in combinations(ends, 2) if frozenset(pair) not in joined]
             joined.update(map(frozenset, pairs))
             yield from (_link(pair, rule.model_extra or {}, here) for pair in pairs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.importers.source import refused
+from app.importers.source import beyond, refused, repeated
 
 MAX_UNITS = 100_000
 MAX_HOSTS = 1_000_000
@@ -77,26 +77,17 @@ class FabricBuilder:
                 remedy="Describe the network as a tree; give switches of the same name different names.",
             )
         if known.level != unit.level:
-            raise refused(
-                unit.where,
-                f"{unit.name!r} is on level {unit.level} here and on level {known.level} at {known.where}",
-                code="contradiction",
-                allowed="one level",
-                remedy="Give different switches different names.",
-            )
+            raise refused(unit.where,
+                          f"{unit.name!r} is on level {unit.level} here and on level {known.level} at {known.where}",
+                          code="contradiction", allowed="one level",
+                          remedy="Give different switches different names.")  # fmt: skip
         _bounded(len(self.units), MAX_UNITS, "switches or domains", unit.where)
 
     def add_host(self, host: Host) -> None:
         """A host, once."""
         known = self.hosts.setdefault(host.name, host)
         if known is not host:
-            raise refused(
-                host.where,
-                f"the host {host.name!r} was already listed at {known.where}",
-                code="contradiction",
-                allowed="every host once",
-                remedy="Remove one of the two.",
-            )
+            raise repeated(host.where, f"the host {host.name!r} was already listed at {known.where}", "host")
         _bounded(len(self.hosts), MAX_HOSTS, "hosts", host.where)
 
     def build(self, name: str) -> Fabric:
@@ -112,13 +103,7 @@ def _above(unit: Unit) -> str:
 
 def _bounded(number: int, limit: int, things: str, where: object) -> None:
     if number > limit:
-        raise refused(
-            where,
-            f"more than {limit:,} {things}",
-            code="limit-exceeded",
-            allowed=f"at most {limit:,}",
-            remedy="Import a part of the cluster.",
-        )
+        raise beyond(where, f"more than {limit:,} {things}", limit, "Import a part of the cluster.")
 
 
 def tiers(num_levels: int) -> tuple[str, ...]:

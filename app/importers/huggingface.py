@@ -69,22 +69,18 @@ class Config:
 
     def refused(self, name: str, what: str, allowed: str) -> Refused:
         """The fault of one field."""
-        return self._document.refused(
-            f"/{name}", what, code="out-of-range", allowed=allowed, remedy="Correct the field."
-        )
+        return self._document.refused(f"/{name}", what, code="out-of-range", allowed=allowed,
+                                      remedy="Correct the field.")  # fmt: skip
 
     def _value(self, name: str, default: Any) -> Any:
         if name in self._fields:
             self.used += [name] if name not in self.used else []
             return self._fields[name]
         if default is None:
-            raise self._document.refused(
-                "",
-                f"the field {name!r} of a {self.family.model_type} configuration is missing",
-                code="missing-field",
-                allowed="a value",
-                remedy="Add the field: sizes are not guessed.",
-            )
+            raise self._document.refused("",
+                                         f"the field {name!r} of a {self.family.model_type} configuration is missing",
+                                         code="missing-field", allowed="a value",
+                                         remedy="Add the field: sizes are not guessed.")  # fmt: skip
         return default
 
 
@@ -121,13 +117,8 @@ def _family(document: Document, fields: Mapping[str, Any]) -> Family:
     remedy = "Describe the model as an Architecture document instead."
     if isinstance(fields.get("text_config"), dict):
         remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
-    raise document.refused(
-        "/model_type",
-        f"the model_type {_shown(model_type)} is not known",
-        code="not-an-option",
-        allowed=", ".join(FAMILIES),
-        remedy=remedy,
-    )
+    raise document.refused("/model_type", f"the model_type {_shown(model_type)} is not known", code="not-an-option",
+                           allowed=", ".join(FAMILIES), remedy=remedy)  # fmt: skip
 
 
 def _refuse_unknown(document: Document, unknown: list[str]) -> None:

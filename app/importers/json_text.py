@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from app.documents import json_depth
 from app.faults import Refused
-from app.importers.source import MAX_DEPTH, Document, Spot, decoded, place_of, refused
+from app.importers.source import MAX_DEPTH, Document, Spot, beyond, decoded, place_of, refused, repeated
 from models.pointers import escaped
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -28,13 +28,8 @@ def parse_json(name: str, data: bytes) -> Document:
     """The one document of a JSON text."""
     text = decoded(name, data, max_bytes=MAX_BYTES)
     if json_depth(data) > MAX_DEPTH:
-        raise refused(
-            name,
-            f"nests {json_depth(data)} levels deep, the limit is {MAX_DEPTH}",
-            code="limit-exceeded",
-            allowed=f"at most {MAX_DEPTH} levels",
-            remedy="Flatten the document.",
-        )
+        what = f"nests {json_depth(data)} levels deep, the limit is {MAX_DEPTH}"
+        raise beyond(name, what, MAX_DEPTH, "Flatten the document.", of=" levels")
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
     except (ValueError, RecursionError) as error:
@@ -56,30 +51,14 @@ def _not_finite(text: str) -> NoReturn:
 def _fault(name: str, text: str, error: Exception) -> Refused:
     if isinstance(error, json.JSONDecodeError):
         place = place_of(name, Spot(error.lineno, error.colno))
-        return refused(
-            place,
-            f"not JSON: {error.msg}",
-            code="invalid-json",
-            allowed="one JSON document",
-            remedy="Correct the text at this line and column.",
-        )
+        return refused(place, f"not JSON: {error.msg}", code="invalid-json", allowed="one JSON document",
+                       remedy="Correct the text at this line and column.")  # fmt: skip
     walk = _walk(text)
     if walk.repeated:
         key, spot = walk.repeated[0]
-        return refused(
-            place_of(name, spot),
-            f"the key {key!r} is repeated in its object",
-            code="invalid-json",
-            allowed="every key once",
-            remedy="Remove one of the two.",
-        )
-    return refused(
-        name,
-        f"not JSON: {error}",
-        code="invalid-json",
-        allowed="finite numbers of sensible length",
-        remedy="Give a finite number.",
-    )
+        return repeated(place_of(name, spot), f"the key {key!r} is repeated in its object", "key", code="invalid-json")
+    return refused(name, f"not JSON: {error}", code="invalid-json", allowed="finite numbers of sensible length",
+                   remedy="Give a finite number.")  # fmt: skip
 
 
 @dataclass

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from app.importers.fabric import Fabric, FabricBuilder, Host, Unit
 from app.importers.json_text import parse_json
-from app.importers.source import Document, Here, names_shown, read_at, refused
+from app.importers.source import Document, Here, names_shown, read_at, refused, repeated
 from app.importers.yaml_text import parse_yaml
 from models.base import Frozen, Name
 from models.pointers import escaped
@@ -99,13 +99,9 @@ def _objects(document: Document, pointer: str = "", value: Any = None) -> Iterat
     """The objects of a document; a List is opened."""
     value = document.value if value is None else value
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise document.refused(
-            pointer,
-            "is no Kubernetes object: it has no kind",
-            code="missing-field",
-            allowed="Topology, Node, or a List of them",
-            remedy="Give what kubectl get topologies.kueue.x-k8s.io,nodes -o yaml prints.",
-        )
+        remedy = "Give what kubectl get topologies.kueue.x-k8s.io,nodes -o yaml prints."
+        raise document.refused(pointer, "is no Kubernetes object: it has no kind", code="missing-field",
+                               allowed="Topology, Node, or a List of them", remedy=remedy)  # fmt: skip
     kind = value["kind"]
     if kind.endswith("List"):
         items = value.get("items")
@@ -116,45 +112,26 @@ def _objects(document: Document, pointer: str = "", value: Any = None) -> Iterat
     elif kind in ("Topology", "Node"):
         yield _Object(document, pointer, value)
     else:
-        raise document.refused(
-            f"{pointer}/kind",
-            f"the kind {kind[:60]!r} is not used",
-            code="not-an-option",
-            allowed="Topology, Node, List",
-            remedy="Leave the object out.",
-        )
+        raise document.refused(f"{pointer}/kind", f"the kind {kind[:60]!r} is not used", code="not-an-option",
+                               allowed="Topology, Node, List", remedy="Leave the object out.")  # fmt: skip
 
 
 def _the_topology(file: str, found: Sequence[_Object]) -> _Topology:
     if len(found) != 1:
         names = [str(one.value.get("metadata", {})) for one in found]
-        raise refused(
-            found[1].here if found else file,
-            f"{len(found)} objects of kind Topology: {names_shown(names, 4)}",
-            allowed="exactly one",
-            remedy="Give the Topology of one cluster and its nodes.",
-        )
+        raise refused(found[1].here if found else file,
+                      f"{len(found)} objects of kind Topology: {names_shown(names, 4)}", allowed="exactly one",
+                      remedy="Give the Topology of one cluster and its nodes.")  # fmt: skip
     one = found[0]
     topology = read_at(_Topology, one.document, one.pointer, one.value)
     labels = [level.nodeLabel for level in topology.spec.levels]
     for index, label in enumerate(labels):
         here = Here(one.document, f"{one.pointer}/spec/levels/{index}")
         if label in labels[:index]:
-            raise refused(
-                here,
-                f"the level {label!r} is repeated",
-                code="contradiction",
-                allowed="every label once",
-                remedy="Remove one of the two.",
-            )
+            raise repeated(here, f"the level {label!r} is repeated", "label")
         if label == HOSTNAME and index < len(labels) - 1:
-            raise refused(
-                here,
-                f"{HOSTNAME} is not the last level",
-                code="contradiction",
-                allowed="outermost first, hosts last",
-                remedy="Move it to the end.",
-            )
+            raise refused(here, f"{HOSTNAME} is not the last level", code="contradiction",
+                          allowed="outermost first, hosts last", remedy="Move it to the end.")  # fmt: skip
     return topology
 
 
@@ -168,12 +145,9 @@ def _fabric(name: str, labels: tuple[str, ...], nodes: Sequence[tuple[_Object, _
         _note(builder, "without GPUs", [n.metadata.name for _, n in used], with_gpus)
         used = with_gpus
     if not used:
-        raise refused(
-            file,
-            f"no node has all the labels {', '.join(inner) or HOSTNAME}",
-            allowed="nodes of the Topology",
-            remedy="Give the nodes, too: kubectl get nodes -o yaml.",
-        )
+        raise refused(file, f"no node has all the labels {', '.join(inner) or HOSTNAME}",
+                      allowed="nodes of the Topology",
+                      remedy="Give the nodes, too: kubectl get nodes -o yaml.")  # fmt: skip
     path_of = _paths([tuple(node.metadata.labels[label] for label in inner) for _, node in used])
     for one, node in used:
         path = path_of[tuple(node.metadata.labels[label] for label in inner)]
@@ -228,11 +202,7 @@ def _count(one: _Object, part: str, resource: str, value: str | int | None) -> i
         return None
     text = str(value)
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= 1024):
-        raise one.document.refused(
-            f"{one.pointer}/status/{part}/{escaped(resource)}",
-            f"{text[:40]!r} is no number of GPUs",
-            code="wrong-type",
-            allowed="0 to 1024",
-            remedy="Correct the number.",
-        )
+        raise one.document.refused(f"{one.pointer}/status/{part}/{escaped(resource)}",
+                                   f"{text[:40]!r} is no number of GPUs", code="wrong-type", allowed="0 to 1024",
+                                   remedy="Correct the number.")  # fmt: skip
     return int(text)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from app.faults import Fault, Refused, from_validation
 from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name
-from app.importers.source import MAX_SHOWN, Spot, decoded, place_of, refused
+from app.importers.source import MAX_SHOWN, Spot, beyond, decoded, place_of, refused, repeated
 from app.importers.yaml_text import plain_value
 from models.cluster import Link
 
@@ -56,58 +56,30 @@ def _rows(name: str, text: str) -> Iterator[_Row]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
-                raise refused(
-                    place_of(name, Spot(reader.line_num)),
-                    f"{len(cells)} cells under {len(header)} columns",
-                    allowed=f"{len(header)} cells",
-                    remedy="Give every row one cell per column.",
-                )
+                raise refused(place_of(name, Spot(reader.line_num)), f"{len(cells)} cells under {len(header)} columns",
+                              allowed=f"{len(header)} cells", remedy="Give every row one cell per column.")  # fmt: skip
             if number > MAX_LINKS:
-                raise refused(
-                    place_of(name, Spot(reader.line_num)),
-                    f"more than {MAX_LINKS:,} links",
-                    code="limit-exceeded",
-                    allowed=f"at most {MAX_LINKS:,}",
-                    remedy="Join links that run side by side into one.",
-                )
+                where = place_of(name, Spot(reader.line_num))
+                remedy = "Join links that run side by side into one."
+                raise beyond(where, f"more than {MAX_LINKS:,} links", MAX_LINKS, remedy)
             yield _Row(number, reader.line_num, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
-        raise refused(
-            place_of(name, Spot(max(1, reader.line_num))),
-            f"not CSV: {error}",
-            allowed="cells in commas",
-            remedy="Correct the quotes of this line.",
-        ) from None
+        raise refused(place_of(name, Spot(max(1, reader.line_num))), f"not CSV: {error}", allowed="cells in commas",
+                      remedy="Correct the quotes of this line.") from None  # fmt: skip
 
 
 def _check_header(name: str, header: Sequence[str]) -> None:
     where = place_of(name, Spot(1))
     strange = [column for column in header if column not in FIELDS]
     if strange:
-        raise refused(
-            where,
-            f"the column {strange[0][:60]!r} is not known",
-            code="unknown-field",
-            allowed=", ".join(FIELDS),
-            remedy="Name the columns like the fields of a link.",
-        )
+        raise refused(where, f"the column {strange[0][:60]!r} is not known", code="unknown-field",
+                      allowed=", ".join(FIELDS), remedy="Name the columns like the fields of a link.")  # fmt: skip
     missing = [column for column in NEEDED if column not in header]
     if missing:
-        raise refused(
-            where,
-            f"the column {missing[0]!r} is missing",
-            code="missing-field",
-            allowed=", ".join(FIELDS),
-            remedy="Add the column; the first line is the header.",
-        )
+        raise refused(where, f"the column {missing[0]!r} is missing", code="missing-field", allowed=", ".join(FIELDS),
+                      remedy="Add the column; the first line is the header.")  # fmt: skip
     if len(set(header)) != len(header):
-        raise refused(
-            where,
-            "a column is repeated",
-            code="contradiction",
-            allowed="every column once",
-            remedy="Remove one of the two.",
-        )
+        raise repeated(where, "a column is repeated", "column")
 
 
 def _link(row: _Row, where: str) -> Link:

@@ -100,12 +100,9 @@ def read_overlay(name: str, data: bytes) -> Overlay:
     pools = tuple(_host_pool(document, index, rule) for index, rule in enumerate(form.hosts))
     for index, link in enumerate(form.links):
         if (link.between is None) == (link.among is None):
-            raise document.refused(
-                f"/links/{index}",
-                "a link needs either `between` or `among`",
-                allowed="between: [PLACE, PLACE], or among: LEVEL",
-                remedy="State which places it joins.",
-            )
+            raise document.refused(f"/links/{index}", "a link needs either `between` or `among`",
+                                   allowed="between: [PLACE, PLACE], or among: LEVEL",
+                                   remedy="State which places it joins.")  # fmt: skip
         assumed = {"from_place": "x", "to_place": "y", "id": "x"}
         _part(Link, document, f"/links/{index}", link.model_extra or {}, assumed, kept=("from_place", "to_place"))
     return Overlay(form, pools, document)
@@ -136,13 +133,9 @@ def _part(
     """The extra fields of a rule as those of the model they end in, so that their faults have lines."""
     for name in kept:
         if name in fields:
-            raise document.refused(
-                f"{pointer}/{name}",
-                f"{name!r} is not stated here: the import fills it in",
-                code="unknown-field",
-                allowed="the other fields",
-                remedy="Remove the field.",
-            )
+            raise document.refused(f"{pointer}/{name}", f"{name!r} is not stated here: the import fills it in",
+                                   code="unknown-field", allowed="the other fields",
+                                   remedy="Remove the field.")  # fmt: skip
     return read_at(model, document, pointer, {**assumed, **fields})
 
 

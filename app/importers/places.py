@@ -57,26 +57,20 @@ class PlaceTree:
         if host.unit is None or (holder := self._holder_of_unit(host.unit)) is None:
             holder = self._containing([host.name], host.where)
         if holder is None:
-            raise refused(
-                host.where,
-                f"the host {host.name!r} lies in no place",
-                code="contradiction",
-                allowed="a level that is kept, or a place of the overlay that contains it",
-                remedy="Keep a level in `levels`, or add a place with `contains`.",
-            )
+            raise refused(host.where, f"the host {host.name!r} lies in no place", code="contradiction",
+                          allowed="a level that is kept, or a place of the overlay that contains it",
+                          remedy="Keep a level in `levels`, or add a place with `contains`.")  # fmt: skip
         return holder
 
     def check_used(self) -> None:
         """Every place of the overlay that says what it contains has found something."""
         for one, rule in zip(self._extra, self._overlay.form.places, strict=True):
             if rule.contains and not one.used:
-                raise self._overlay.refused(
-                    f"{one.placed.pointer}/contains",
-                    f"{one.placed.id!r} contains nothing that has no place yet",
-                    code="not-an-option",
-                    allowed="outermost places that are kept, and hosts outside them",
-                    remedy="Correct the patterns.",
-                )
+                raise self._overlay.refused(f"{one.placed.pointer}/contains",
+                                            f"{one.placed.id!r} contains nothing that has no place yet",
+                                            code="not-an-option",
+                                            allowed="outermost places that are kept, and hosts outside them",
+                                            remedy="Correct the patterns.")  # fmt: skip
 
     def _kept(self) -> Iterator[Unit]:
         return (unit for unit in self._units.values() if self._rules[unit.level].place is not None)
@@ -110,13 +104,8 @@ class PlaceTree:
             holders = [one for one in self._extra if one.holds(name)]
             if len(holders) > 1:
                 both = f"{holders[0].placed.id!r} and {holders[1].placed.id!r}"
-                raise refused(
-                    where,
-                    f"the places {both} of the overlay both contain {name!r}",
-                    code="contradiction",
-                    allowed="one",
-                    remedy="Make the patterns of `contains` exclude each other.",
-                )
+                raise refused(where, f"the places {both} of the overlay both contain {name!r}", code="contradiction",
+                              allowed="one", remedy="Make the patterns of `contains` exclude each other.")  # fmt: skip
             if holders:
                 holders[0].used = True
                 return holders[0].placed.id
@@ -124,13 +113,9 @@ class PlaceTree:
 
     def _add(self, placed: Placed) -> None:
         if self.by_id.setdefault(placed.id, placed) is not placed:
-            raise self._overlay.refused(
-                placed.pointer,
-                f"the place {placed.id!r} exists already",
-                code="contradiction",
-                allowed="every name once",
-                remedy="Give the place of the overlay another name.",
-            )
+            raise self._overlay.refused(placed.pointer, f"the place {placed.id!r} exists already", code="contradiction",
+                                        allowed="every name once",
+                                        remedy="Give the place of the overlay another name.")  # fmt: skip
 
 
 def _extra_places(overlay: Overlay) -> list[_Extra]:
@@ -149,13 +134,9 @@ def _with_own_uplinks(placed: list[Placed], overlay: Overlay) -> list[Placed]:
         matches = matcher(overlay.document, f"/uplinks/{index}/match", rule.match)
         hit = [matches(one.id) for one in placed]
         if not any(hit):
-            raise overlay.refused(
-                f"/uplinks/{index}",
-                "matches no place",
-                code="not-an-option",
-                allowed=names_shown(one.id for one in placed) or "none",
-                remedy="Correct the pattern, or remove the rule.",
-            )
+            raise overlay.refused(f"/uplinks/{index}", "matches no place", code="not-an-option",
+                                  allowed=names_shown(one.id for one in placed) or "none",
+                                  remedy="Correct the pattern, or remove the rule.")  # fmt: skip
         placed = [_reached(one, rule, index) if is_hit else one for one, is_hit in zip(placed, hit, strict=True)]
     return placed
 
@@ -172,13 +153,9 @@ def check_levels(fabric: Fabric, overlay: Overlay) -> None:
     for index, level in enumerate(stated):
         if level not in fabric.levels or level in stated[:index]:
             what = f"the level {level!r} " + ("is repeated" if level in fabric.levels else "does not exist")
-            raise overlay.refused(
-                f"/levels/{index}/level",
-                what,
-                code="not-an-option",
-                allowed=", ".join(fabric.levels) or "none: the input has no levels",
-                remedy="Name each level of the input once.",
-            )
+            raise overlay.refused(f"/levels/{index}/level", what, code="not-an-option",
+                                  allowed=", ".join(fabric.levels) or "none: the input has no levels",
+                                  remedy="Name each level of the input once.")  # fmt: skip
     missing = [level for level in fabric.levels if level not in stated]
     if missing:
         raise overlay.refused(

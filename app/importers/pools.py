@@ -35,26 +35,19 @@ def pools_of(fabric: Fabric, overlay: Overlay, place_of_host: Mapping[str, str])
     for host in fabric.hosts:
         index = next((number for number, (matches, _) in enumerate(rules) if matches(host.name)), None)
         if index is None:
-            raise overlay.refused(
-                "/hosts",
-                f"no rule says which GPUs {host.name!r} has ({host.where})",
-                code="missing-field",
-                allowed="rules with match, gpu, gpus_per_host, nic_bytes_per_s",
-                remedy='Add a rule that matches it; match: ["*"] at the end takes the rest.',
-            )
+            remedy = 'Add a rule that matches it; match: ["*"] at the end takes the rest.'
+            raise overlay.refused("/hosts", f"no rule says which GPUs {host.name!r} has ({host.where})",
+                                  code="missing-field", allowed="rules with match, gpu, gpus_per_host, nic_bytes_per_s",
+                                  remedy=remedy)  # fmt: skip
         num_gpus = _gpus_per_host(host, rules[index][1], overlay, index)
         group = groups.setdefault((place_of_host[host.name], index, num_gpus), _Group())
         group.hosts.append(host)
         group.num_unhealthy_gpus += host.num_unhealthy_gpus
     idle = sorted(set(range(len(rules))) - {index for _, index, _ in groups})
     if idle:
-        raise overlay.refused(
-            f"/hosts/{idle[0]}",
-            "the rule takes no host",
-            code="not-an-option",
-            allowed=names_shown(host.name for host in fabric.hosts),
-            remedy="Correct the pattern, move it before the rule that takes its hosts, or remove it.",
-        )
+        remedy = "Correct the pattern, move it before the rule that takes its hosts, or remove it."
+        raise overlay.refused(f"/hosts/{idle[0]}", "the rule takes no host", code="not-an-option",
+                              allowed=names_shown(host.name for host in fabric.hosts), remedy=remedy)  # fmt: skip
     _check_counts(groups, overlay)
     names: dict[str, int] = {}
     return [_pool(key, group, overlay, names) for key, group in groups.items()]
@@ -66,13 +59,10 @@ def _gpus_per_host(host: Host, rule: HostRule, overlay: Overlay, index: int) -> 
     if host.num_gpus is None:
         return stated
     if is_stated and stated != host.num_gpus:
-        raise overlay.refused(
-            f"/hosts/{index}/gpus_per_host",
-            f"is {stated}, but {host.name!r} has {host.num_gpus} ({host.where})",
-            code="contradiction",
-            allowed=str(host.num_gpus),
-            remedy="Correct the number, or leave it to the input.",
-        )
+        raise overlay.refused(f"/hosts/{index}/gpus_per_host",
+                              f"is {stated}, but {host.name!r} has {host.num_gpus} ({host.where})",
+                              code="contradiction", allowed=str(host.num_gpus),
+                              remedy="Correct the number, or leave it to the input.")  # fmt: skip
     return host.num_gpus
 
 
@@ -81,13 +71,9 @@ def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dic
     pool = overlay.host_pools[index].model_dump()
     names[place] = names.get(place, 0) + 1
     if pool["num_unhealthy_gpus"] and group.num_unhealthy_gpus:
-        raise overlay.refused(
-            f"/hosts/{index}/num_unhealthy_gpus",
-            f"the input says {group.num_unhealthy_gpus} already",
-            code="contradiction",
-            allowed="one source",
-            remedy="Remove the field.",
-        )
+        raise overlay.refused(f"/hosts/{index}/num_unhealthy_gpus",
+                              f"the input says {group.num_unhealthy_gpus} already", code="contradiction",
+                              allowed="one source", remedy="Remove the field.")  # fmt: skip
     fields = {
         **pool,
         "id": f"{place[:100]}-hosts" + ("" if names[place] == 1 else f"-{names[place]}"),
@@ -106,10 +92,7 @@ def _check_counts(groups: Iterable[tuple[str, int, int]], overlay: Overlay) -> N
     for index, rule in enumerate(overlay.form.hosts):
         for name in ("num_reserved_gpus", "num_unhealthy_gpus"):
             if (rule.model_extra or {}).get(name) and num_pools[index] > 1:
-                raise overlay.refused(
-                    f"/hosts/{index}/{name}",
-                    f"the rule makes {num_pools[index]} pools, and each would have this number",
-                    code="contradiction",
-                    allowed="a rule for the hosts of one place",
-                    remedy="Write a rule of its own for the hosts that it holds for.",
-                )
+                raise overlay.refused(f"/hosts/{index}/{name}",
+                                      f"the rule makes {num_pools[index]} pools, and each would have this number",
+                                      code="contradiction", allowed="a rule for the hosts of one place",
+                                      remedy="Write a rule of its own for the hosts that it holds for.")  # fmt: skip

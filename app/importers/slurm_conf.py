@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from app.importers.fabric import Fabric, common_name
 from app.importers.slurm_tree import Switch, block_fabric, tree_fabric
-from app.importers.source import Spot, decoded, place_of, refused
+from app.importers.source import Spot, decoded, place_of, refused, repeated
 
 MAX_BYTES = 64 * 1024 * 1024
 FORMS = "SwitchName=... Nodes=... or Switches=..., BlockName=... Nodes=..., BlockSizes=..."
@@ -39,13 +39,9 @@ def slurm_conf(files: Sequence[tuple[str, bytes]]) -> Fabric:
     blocks = [_switch(line) for line in lines if line.kind == "blockname"]
     sizes = [line for line in lines if line.kind == "blocksizes"]
     if switches and (blocks or sizes):
-        raise refused(
-            (blocks or [_switch(line) for line in sizes])[0].where,
-            "switches and blocks in one topology",
-            code="contradiction",
-            allowed="SwitchName lines, or BlockName lines",
-            remedy="Keep the lines of the plugin in use.",
-        )
+        raise refused((blocks or [_switch(line) for line in sizes])[0].where, "switches and blocks in one topology",
+                      code="contradiction", allowed="SwitchName lines, or BlockName lines",
+                      remedy="Keep the lines of the plugin in use.")  # fmt: skip
     if blocks:
         where = sizes[0].where if sizes else first
         return block_fabric(blocks, _sizes(sizes), name=name, where=where, notes=notes)
@@ -83,9 +79,7 @@ def _parsed(text: str, where: str) -> _Line:
             break
         key, at = found[1].lower(), found.end()
         if key in values:
-            raise refused(
-                where, f"{found[1]} is repeated", allowed="every keyword once", remedy="Remove one of the two."
-            )
+            raise repeated(where, f"{found[1]} is repeated", "keyword", code="invalid-request")
         values[key] = found[2].strip('"')
     rest = text[at:].strip()
     if rest or not values:
@@ -93,13 +87,8 @@ def _parsed(text: str, where: str) -> _Line:
     kind = next(iter(values))
     strange = sorted(set(values) - _FIELDS.get(kind, set()))
     if strange:
-        raise refused(
-            where,
-            f"{strange[0]!r} is not known here",
-            code="unknown-field",
-            allowed=FORMS,
-            remedy="Remove it, or import the tree or block topology that Slurm uses.",
-        )
+        raise refused(where, f"{strange[0]!r} is not known here", code="unknown-field", allowed=FORMS,
+                      remedy="Remove it, or import the tree or block topology that Slurm uses.")  # fmt: skip
     return _Line(kind, values, where)
 
 
@@ -112,11 +101,6 @@ def _sizes(lines: Sequence[_Line]) -> list[int]:
         raise refused(lines[1].where, "BlockSizes is repeated", allowed="one line", remedy="Remove one of the two.")
     parts = [part for line in lines for part in line.values["blocksizes"].split(",")]
     if not all(re.fullmatch(r"[1-9]\d{0,6}", part) for part in parts):
-        raise refused(
-            lines[0].where,
-            f"BlockSizes={','.join(parts)[:60]!r} is no list of sizes",
-            code="wrong-type",
-            allowed="whole numbers from 1, separated by commas",
-            remedy="Correct the sizes.",
-        )
+        raise refused(lines[0].where, f"BlockSizes={','.join(parts)[:60]!r} is no list of sizes", code="wrong-type",
+                      allowed="whole numbers from 1, separated by commas", remedy="Correct the sizes.")  # fmt: skip
     return [int(part) for part in parts]

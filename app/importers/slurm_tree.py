@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from app.hostlists import FORM, unfold
 from app.importers.fabric import MAX_UNITS, Fabric, FabricBuilder, Host, Unit, tiers
-from app.importers.source import from_error, refused
+from app.importers.source import from_error, refused, repeated
 from models.errors import PlannerError
 
 MAX_NAME = 64  # of a switch, topology.yaml(5)
@@ -68,13 +68,9 @@ def _ratios(sizes: Sequence[int], where: object) -> list[int]:
     for before, size in pairwise(sizes):
         ratio = size // before if before > 0 else 0
         if ratio * before != size or ratio < 2 or ratio & (ratio - 1):
-            raise refused(
-                where,
-                f"block size {size} is not {before} times a power of two",
-                code="contradiction",
-                allowed="each size a power of two times the one before",
-                remedy="Correct the block sizes.",
-            )
+            raise refused(where, f"block size {size} is not {before} times a power of two", code="contradiction",
+                          allowed="each size a power of two times the one before",
+                          remedy="Correct the block sizes.")  # fmt: skip
     return [size // sizes[0] for size in sizes[1:]]
 
 
@@ -88,21 +84,10 @@ def _by_name(switches: Sequence[Switch]) -> Mapping[str, Switch]:
     seen: dict[str, Switch] = {}
     for one in switches:
         if not one.name or len(one.name) > MAX_NAME or not one.name.isprintable():
-            raise refused(
-                one.where,
-                f"{one.name[:80]!r} cannot name a switch",
-                code="bad-pattern",
-                allowed=f"1 to {MAX_NAME} printable characters",
-                remedy="Correct the name.",
-            )
+            raise refused(one.where, f"{one.name[:80]!r} cannot name a switch", code="bad-pattern",
+                          allowed=f"1 to {MAX_NAME} printable characters", remedy="Correct the name.")  # fmt: skip
         if seen.setdefault(one.name, one) is not one:
-            raise refused(
-                one.where,
-                f"{one.name!r} was already defined at {seen[one.name].where}",
-                code="contradiction",
-                allowed="every name once",
-                remedy="Remove one of the two.",
-            )
+            raise repeated(one.where, f"{one.name!r} was already defined at {seen[one.name].where}", "name")
     return seen
 
 
@@ -118,21 +103,13 @@ def _parents(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]
     for name, below in children.items():
         for child in below:
             if child not in by_name:
-                raise refused(
-                    by_name[name].where,
-                    f"{name!r} has the child {child!r}, which is not defined",
-                    code="contradiction",
-                    allowed="names of switches",
-                    remedy="Define it, or remove it.",
-                )
+                raise refused(by_name[name].where, f"{name!r} has the child {child!r}, which is not defined",
+                              code="contradiction", allowed="names of switches",
+                              remedy="Define it, or remove it.")  # fmt: skip
             if parents.setdefault(child, name) != name:
-                raise refused(
-                    by_name[name].where,
-                    f"{child!r} is a child of {parents[child]!r} and of {name!r}",
-                    code="contradiction",
-                    allowed="one parent",
-                    remedy="Describe the network as a tree.",
-                )
+                raise refused(by_name[name].where, f"{child!r} is a child of {parents[child]!r} and of {name!r}",
+                              code="contradiction", allowed="one parent",
+                              remedy="Describe the network as a tree.")  # fmt: skip
     return parents
 
 
@@ -154,11 +131,6 @@ def _heights(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]
                 ready.append(parent)
     if len(heights) < len(by_name):
         name = next(one for one in by_name if one not in heights)
-        raise refused(
-            by_name[name].where,
-            f"{name!r} lies above itself",
-            code="contradiction",
-            allowed="a tree",
-            remedy="Remove the child that closes the circle.",
-        )
+        raise refused(by_name[name].where, f"{name!r} lies above itself", code="contradiction", allowed="a tree",
+                      remedy="Remove the child that closes the circle.")  # fmt: skip
     return heights

@@ -54,12 +54,8 @@ class _Topology(Frozen):
 def slurm_yaml(files: Sequence[tuple[str, bytes]]) -> Fabric:
     """The fabric of the default topology of one file."""
     if len(files) != 1:
-        raise refused(
-            files[1][0],
-            f"{len(files)} files of a topology",
-            allowed="one file",
-            remedy="Import one cluster at a time, or write the switches of all buildings into one file.",
-        )
+        remedy = "Import one cluster at a time, or write the switches of all buildings into one file."
+        raise refused(files[1][0], f"{len(files)} files of a topology", allowed="one file", remedy=remedy)
     document = only_document(*files[0])
     number, topology = _default(document)
     pointer = f"/{number}"
@@ -74,12 +70,10 @@ def slurm_yaml(files: Sequence[tuple[str, bytes]]) -> Fabric:
         where = Here(document, f"{pointer}/block/block_sizes")
         return block_fabric(blocks, topology.block.block_sizes, name=topology.topology, where=where, notes=notes)
     kind = next((kind for kind in ("ring", "torus3d", "flat") if getattr(topology, kind) is not None), "nothing")
-    raise document.refused(
-        f"{pointer}/{kind}",
-        f"the topology {topology.topology!r} is {kind}, which is no tree of places",
-        allowed="tree or block",
-        remedy="Give the network as a tree, or state pools in the overlay and import the links from CSV.",
-    )
+    remedy = "Give the network as a tree, or state pools in the overlay and import the links from CSV."
+    raise document.refused(f"{pointer}/{kind}",
+                           f"the topology {topology.topology!r} is {kind}, which is no tree of places",
+                           allowed="tree or block", remedy=remedy)  # fmt: skip
 
 
 def _switches(document: Document, tree: _Tree, pointer: str) -> list[Switch]:
@@ -93,28 +87,17 @@ def _default(document: Document) -> tuple[int, _Topology]:
     """The first topology that is the default, or the only one."""
     values = document.value
     if not isinstance(values, list) or not values:
-        raise document.refused(
-            "",
-            "is no list of topologies",
-            allowed="items with `topology` and `tree` or `block`",
-            remedy="Give a topology.yaml, or the output of scontrol show topoconf.",
-        )
+        raise document.refused("", "is no list of topologies", allowed="items with `topology` and `tree` or `block`",
+                               remedy="Give a topology.yaml, or the output of scontrol show topoconf.")  # fmt: skip
     read = [read_at(_Topology, document, f"/{index}", value) for index, value in enumerate(values)]
     for index, one in enumerate(read):
         types = [kind for kind in TYPES if getattr(one, kind) not in (None, False)]
         if len(types) != 1:
-            raise document.refused(
-                f"/{index}",
-                f"the topology {one.topology!r} has {len(types)} types: {', '.join(types) or 'none'}",
-                allowed="exactly one of tree, block, flat, ring and torus3d",
-                remedy="Correct the topology.",
-            )
+            what = f"the topology {one.topology!r} has {len(types)} types: {', '.join(types) or 'none'}"
+            raise document.refused(f"/{index}", what, allowed="exactly one of tree, block, flat, ring and torus3d",
+                                   remedy="Correct the topology.")  # fmt: skip
     chosen = [index for index, one in enumerate(read) if one.cluster_default] or list(range(len(read)))
     if len(chosen) > 1 and not read[chosen[0]].cluster_default:
-        raise document.refused(
-            "",
-            f"has {len(read)} topologies and none is the default",
-            allowed="cluster_default: true on one",
-            remedy="Mark the one to import.",
-        )
+        raise document.refused("", f"has {len(read)} topologies and none is the default",
+                               allowed="cluster_default: true on one", remedy="Mark the one to import.")  # fmt: skip
     return chosen[0], read[chosen[0]]

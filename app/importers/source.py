@@ -70,6 +70,16 @@ def refused(where: object, what: str, *, code: str = "invalid-request", allowed:
     return Refused((Fault(code, what, allowed=allowed, remedy=remedy or "Correct the value.", where=str(where)),))
 
 
+def repeated(where: object, what: str, of: str, *, code: str = "contradiction") -> Refused:
+    """The fault of a second one where each may be there once."""
+    return refused(where, what, code=code, allowed=f"every {of} once", remedy="Remove one of the two.")
+
+
+def beyond(where: object, what: str, limit: int, remedy: str, *, of: str = "") -> Refused:
+    """The fault of more than is read."""
+    return refused(where, what, code="limit-exceeded", allowed=f"at most {limit:,}{of}", remedy=remedy)
+
+
 def from_error(where: object, error: PlannerError, *, allowed: str) -> Refused:
     """The fault that an error of our own states, with the place it arose from."""
     return refused(where, error.message, code=error.code, allowed=allowed, remedy=error.remedy)
@@ -78,23 +88,14 @@ def from_error(where: object, error: PlannerError, *, allowed: str) -> Refused:
 def decoded(name: str, data: bytes, *, max_bytes: int) -> str:
     """The text of a file in UTF-8 of a bounded size."""
     if len(data) > max_bytes:
-        raise refused(
-            name,
-            f"has {len(data):,} bytes, the limit is {max_bytes:,}",
-            code="limit-exceeded",
-            allowed=f"at most {max_bytes:,}",
-            remedy="Leave out what the import does not use.",
-        )
+        what = f"has {len(data):,} bytes, the limit is {max_bytes:,}"
+        raise beyond(name, what, max_bytes, "Leave out what the import does not use.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise refused(
-            place_of(name, Spot(line)),
-            f"byte {error.start} is not UTF-8",
-            allowed="text in UTF-8",
-            remedy="Save the file as UTF-8.",
-        ) from None
+        raise refused(place_of(name, Spot(line)), f"byte {error.start} is not UTF-8", allowed="text in UTF-8",
+                      remedy="Save the file as UTF-8.") from None  # fmt: skip
 
 
 def read_at(model: type[AnyModel], document: Document, pointer: str = "", value: Any = None) -> AnyModel:

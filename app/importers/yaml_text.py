@@ -73,13 +73,8 @@ class _Builder:
 
     def refused(self, spot: Spot, what: str, *, code: str = "invalid-request", remedy: str = "") -> Refused:
         """A fault of the text."""
-        return refused(
-            place_of(self.name, spot),
-            what,
-            code=code,
-            allowed="plain YAML: text, numbers, lists, mappings",
-            remedy=remedy or "Correct the text at this line.",
-        )
+        return refused(place_of(self.name, spot), what, code=code, allowed="plain YAML: text, numbers, lists, mappings",
+                       remedy=remedy or "Correct the text at this line.")  # fmt: skip
 
     def check_tag(self, event: Any, spot: Spot) -> None:
         """No value says what it is."""
@@ -114,9 +109,8 @@ class _Builder:
         if self.wants_key():
             raise self.refused(spot, "a key is a list or a mapping", remedy="Use text as key.")
         if len(self.stack) >= MAX_DEPTH:
-            raise self.refused(
-                spot, f"nests more than {MAX_DEPTH} levels deep", code="limit-exceeded", remedy="Flatten the document."
-            )
+            raise self.refused(spot, f"nests more than {MAX_DEPTH} levels deep", code="limit-exceeded",
+                               remedy="Flatten the document.")  # fmt: skip
         pointer = self.pointer()
         if self.spots is not None:
             self.spots.setdefault(pointer, spot)
@@ -147,12 +141,8 @@ class _Builder:
         """Aliases count as often as they repeat."""
         self.total += weight
         if self.total > MAX_VALUES:
-            raise self.refused(
-                spot,
-                f"stands for more than {MAX_VALUES:,} values",
-                code="limit-exceeded",
-                remedy="Leave out what the import does not use, and do not nest aliases.",
-            )
+            raise self.refused(spot, f"stands for more than {MAX_VALUES:,} values", code="limit-exceeded",
+                               remedy="Leave out what the import does not use, and do not nest aliases.")  # fmt: skip
 
 
 def _scalar(event: Any) -> Any:
@@ -189,12 +179,8 @@ def only_document(name: str, data: bytes) -> Document:
     """The one document of a YAML text."""
     documents = parse_yaml(name, data)
     if len(documents) != 1:
-        raise refused(
-            name,
-            f"has {len(documents)} YAML documents",
-            allowed="exactly one",
-            remedy="Give the documents as files of their own.",
-        )
+        raise refused(name, f"has {len(documents)} YAML documents", allowed="exactly one",
+                      remedy="Give the documents as files of their own.")  # fmt: skip
     return documents[0]
 
 
