@@ -14,7 +14,7 @@ from solver.calibration.predict import RunPrediction, predict
 from solver.calibration.report import ReportBuilder, ValidationReport
 from solver.calibration.rows import Run, SkipRow, run_of
 from solver.cost.columns import columns_from
-from solver.cost.uncertainty import common_errors, total_spread
+from solver.cost.uncertainty import common_errors, family_spread, total_spread
 
 Rows = Sequence[Mapping[str, str]]
 SUSPICIOUS = "suspicious"
@@ -30,11 +30,10 @@ class Compared:
     @property
     def spread(self) -> float:
         """Standard deviation of ln(measured / predicted) that the profile expects of this run."""
-        run, known = self.run, self.run.stack.uncertainty
+        run = self.run
         columns = columns_from([self.prediction.knobs])
         errors = common_errors(run.job, run.gpu, run.fabric, run.stack, columns)[0]
-        family = known.family_spread_moe if run.job.num_moe_layers else known.family_spread_dense
-        return total_spread(errors, family, known.run_spread)
+        return total_spread(errors, family_spread(run.job, run.stack), run.stack.uncertainty.run_spread)
 
 
 def packaged_stacks() -> tuple[StackProfile, ...]:

@@ -187,12 +187,3 @@ def streaming_s(traffic_bytes: FloatArray, rates: GpuRates) -> FloatArray:
     [0.0015]
     """
     return traffic_bytes * rates.elementwise_traffic / rates.memory_bytes_per_s
-
-
-def optimizer_step_s(num_parameters: FloatArray, bytes_per_parameter: float, rates: GpuRates) -> FloatArray:
-    """Time to stream gradient, state and weights of the local parameters once.
-
-    >>> optimizer_step_s(np.array([1e9]), 30.0, GpuRates(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)).tolist()
-    [0.03]
-    """
-    return num_parameters * bytes_per_parameter / rates.memory_bytes_per_s

@@ -6,20 +6,10 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from models.workload import Optimizer
 from solver.cost.columns import Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, GpuRates, optimizer_step_s
+from solver.cost.compute import GpuRates
 from solver.cost.data_parallel import state_shards
 from solver.cost.job import Job
-
-
-def update_bytes_per_parameter(optimizer: Optimizer, weight_bytes: float = BYTES_16_BIT) -> float:
-    """Least traffic of one update: read the gradient, read and write the state, write the weight.
-
-    >>> update_bytes_per_parameter(Optimizer())
-    30.0
-    """
-    return optimizer.gradient_bytes_per_parameter + 2.0 * optimizer.state_bytes_per_parameter + weight_bytes
 
 
 def optimizer_s(
@@ -31,12 +21,17 @@ def optimizer_s(
     stack: StackProfile,
     job: Job,
 ) -> FloatArray:
-    """End of a step: streaming the local share of the state once, and the overhead beside."""
+    """End of a step: streaming the local share of the state once, and the overhead beside.
+
+    Least traffic of one update: read the gradient, read and write the state, write the weight.
+    """
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
-    rates = GpuRates.of(gpu, stack, "bf16")
-    traffic = update_bytes_per_parameter(job.optimizer, job.value_bytes) * stack.optimizer_traffic.value
-    return optimizer_step_s(local, traffic, rates) + step_overhead_s(columns, stack)
+    least_bytes = (
+        job.optimizer.gradient_bytes_per_parameter + 2.0 * job.optimizer.state_bytes_per_parameter + job.value_bytes
+    )
+    rate = GpuRates.of(gpu, stack, "bf16").memory_bytes_per_s
+    return local * (least_bytes * stack.optimizer_traffic.value) / rate + step_overhead_s(columns, stack)
 
 
 def step_overhead_s(columns: Columns, stack: StackProfile) -> FloatArray:

@@ -22,7 +22,7 @@ from solver.cost.compute import Times
 from solver.cost.data_parallel import layer_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
-from solver.cost.layer import Setting, embedding_times, layer_cost, logits_times
+from solver.cost.layer import LayerCost, Setting, embedding_times, layer_cost, logits_times
 
 PartKind = Literal["dense", "moe", "embedding", "logits"]
 PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
@@ -94,9 +94,9 @@ def stage_cost(
 def part_cost(at: Setting, kind: PartKind, layer_profiles: Sequence[LayerProfile] = ()) -> StageCost:
     """One layer of a kind, the embedding or the logits, as a stage of its own."""
     if kind == "dense":
-        part = _layer_part(at, at.job.dense)
+        part = _layer(at, at.job.dense)
     elif kind == "moe":
-        part = _layer_part(at, at.job.moe)
+        part = _layer(at, at.job.moe)
     else:
         part = _embedding_part(at) if kind == "embedding" else _logits_part(at)
     return _apply_profiles(part, kind, at, layer_profiles)
@@ -129,13 +129,16 @@ def local_parameters(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatA
     return dense, expert if shape.expert_gemms else np.zeros_like(dense)
 
 
-def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
-    cost = layer_cost(at, shape)
-    dense, expert = local_parameters(at, shape)
-    times = cost.times
-    gathering = _sharded_exposure(at, times, dense, expert)
-    times = times + gathering
-    held, context = activations.layer_bytes(at, shape)
+def _layer(at: Setting, shape: LayerShape) -> StageCost:
+    return _part(at, layer_cost(at, shape), local_parameters(at, shape), activations.layer_bytes(at, shape))
+
+
+def _part(
+    at: Setting, cost: LayerCost, parameters: tuple[FloatArray, FloatArray], held: tuple[FloatArray, FloatArray]
+) -> StageCost:
+    """With these parameters, dense and of experts, and these bytes held until input and until weight gradient."""
+    gathering = _sharded_exposure(at, cost.times, *parameters)
+    times = cost.times + gathering
     return StageCost(
         forward_s=times.forward_s,
         input_grad_s=times.input_grad_s,
@@ -144,11 +147,11 @@ def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
         context_parallel_s=cost.context_parallel.total_s,
         expert_parallel_s=cost.expert_parallel.total_s,
         data_parallel_s=gathering.total_s,
-        activation_bytes=held,
-        weight_grad_context_bytes=context,
+        activation_bytes=held[0],
+        weight_grad_context_bytes=held[1],
         boundary_bytes=boundary_bytes(at.job, at.columns),
-        parameters=dense,
-        expert_parameters=expert,
+        parameters=parameters[0],
+        expert_parameters=parameters[1],
     )
 
 
@@ -168,24 +171,8 @@ def boundary_bytes(job: Job, columns: Columns) -> FloatArray:
 
 
 def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) -> StageCost:
-    zero = np.zeros_like(at.tp)
-    dense = parameters / at.tp
-    gathering = _sharded_exposure(at, times, dense, zero)
-    times = times + gathering
-    return StageCost(
-        forward_s=times.forward_s,
-        input_grad_s=times.input_grad_s,
-        weight_grad_s=times.weight_grad_s,
-        tensor_parallel_s=zero,
-        context_parallel_s=zero,
-        expert_parallel_s=zero,
-        data_parallel_s=gathering.total_s,
-        activation_bytes=held,
-        weight_grad_context_bytes=zero,
-        boundary_bytes=boundary_bytes(at.job, at.columns),
-        parameters=dense,
-        expert_parameters=zero,
-    )
+    none, zero = Times.zero(at.tp), np.zeros_like(at.tp)
+    return _part(at, LayerCost(times, none, none, none), (parameters / at.tp, zero), (held, zero))
 
 
 def _embedding_part(at: Setting) -> StageCost:

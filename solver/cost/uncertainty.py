@@ -80,9 +80,13 @@ def least_time_factor(job: Job, stack: StackProfile, confidence: float) -> float
 
 def _own_variance(job: Job, stack: StackProfile) -> float:
     """What no constant explains."""
+    return family_spread(job, stack) ** 2 + stack.uncertainty.run_spread**2
+
+
+def family_spread(job: Job, stack: StackProfile) -> float:
+    """Spread of the runs of models of this kind, mixtures of experts or dense ones, about the profile."""
     known = stack.uncertainty
-    family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
-    return family**2 + known.run_spread**2
+    return known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
 
 
 def interval(value: float, spread: float) -> Interval:
@@ -144,7 +148,7 @@ def prediction(
     """Error bars of a plan on GPUs of these types; `memory` holds peak and HBM bytes of its pipeline ranks."""
     known = stack.uncertainty
     errors = shared_errors(job, stack, columns, gpu_types)
-    family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
+    family = family_spread(job, stack)
     spread = total_spread(errors, family, known.run_spread)
     fullest = max(memory, key=lambda one: one[0] / one[1])
     return Prediction(
