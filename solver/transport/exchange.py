@@ -17,7 +17,7 @@ from models.transport import TransportChoice
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
-from solver.cost.data_parallel import crossing_bytes, step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.policy import POLICY
@@ -176,7 +176,8 @@ def _exchange(
     plain = ring_of(context.topology, _places(context, counts))
     if not plain.steps:
         return ExchangeCost(overlap_s, private_s, 0.0, {})
-    sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
+    parameters = group_parameters(one.cost.parameters[stage], one.cost.expert_parameters[stage], columns)
+    sent_bytes = float(crossing_bytes(parameters, columns, len(plain.steps), context.job)[0])
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
 
     def on_ring(site_ring: InterSiteRing, wider: ExchangeCost | None = None) -> ExchangeCost:
@@ -313,22 +314,10 @@ def _private_s(
         yield float((traffic.reduce_s + traffic.gather_s).max())
 
 
-def _stage_parameters(columns: Columns, stages: PoolStages, stage: int) -> FloatArray:
-    """Parameters of the whole stage: local dense over tp, local experts over tp and ep."""
-    dense = stages.cost.parameters[stage] * columns.tp
-    whole: FloatArray = dense + stages.cost.expert_parameters[stage] * columns.tp * columns.ep
-    return whole
-
-
 def _places(context: Context, counts: Counter[int]) -> list[str]:
     """Places with replicas, building by building, so that a ring enters every building once."""
     ordered = sorted(counts, key=lambda pool: (context.group_of_pool[pool], pool))
     return list(dict.fromkeys(context.pools[pool].place for pool in ordered))
-
-
-def _sent_bytes(context: Context, columns: Columns, num_places: int, parameters: FloatArray) -> float:
-    """What every place sends to the next one."""
-    return float(crossing_bytes(parameters, columns, num_places, context.job)[0])
 
 
 def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int, num_replicas: int) -> float:
