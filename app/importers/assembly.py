@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -56,7 +57,7 @@ def _placed(fault: Fault, parts: Mapping[str, Sequence[Part]], overlay: Overlay)
     _, kind, index, *_ = *fault.pointer.split("/"), "", ""
     if kind in parts and index.isdigit():
         where = parts[kind][int(index)].where
-    return Fault(fault.code, fault.what, allowed=fault.allowed, remedy=fault.remedy, where=str(where))
+    return replace(fault, pointer="", where=str(where))
 
 
 def _stated_pools(overlay: Overlay) -> Iterator[Part]:

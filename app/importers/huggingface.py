@@ -7,19 +7,17 @@ the fields of a family mean is in `huggingface_families.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from app.faults import Fault, Refused, from_validation
-from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Family
+from app.faults import Refused, from_validation
+from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Config, Family, shown
 from app.importers.json_text import parse_json
-from app.importers.source import MAX_SHOWN, Document, names_shown
+from app.importers.source import MAX_SHOWN, Document
 from models.pointers import pointer_to
 from models.workload import Architecture
-
-MAX_COUNT = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -30,63 +28,6 @@ class ImportedModel:
     used: tuple[str, ...]
     ignored: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-class Config:
-    """The fields of a configuration, with a record of which were read; `null` is the same as absent."""
-
-    def __init__(self, document: Document, family: Family, fields: Mapping[str, Any]) -> None:
-        self._document = document
-        self._fields = {name: value for name, value in fields.items() if value is not None}
-        self.family = family
-        self.used: list[str] = []
-        self.notes: list[str] = []
-
-    def has(self, name: str) -> bool:
-        """Whether a field says something."""
-        return name in self._fields
-
-    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number; refused where it is absent and has no default."""
-        value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
-            raise self.refused(name, f"{name} is {_shown(value)}", f"a whole number from {least} to {MAX_COUNT:,}")
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
-        value = self._value(name, default)
-        if not isinstance(value, bool):
-            raise self.refused(name, f"{name} is {_shown(value)}", "true or false")
-        return value
-
-    def counts(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers, empty where it is absent."""
-        value = self._value(name, [])
-        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
-            raise self.refused(name, f"{name} is {_shown(value)}", "a list of whole numbers")
-        return tuple(value)
-
-    def refused(self, name: str, what: str, allowed: str) -> Refused:
-        """The fault of one field."""
-        return self._document.refused(f"/{name}", what, code="out-of-range", allowed=allowed,
-                                      remedy="Correct the field.")  # fmt: skip
-
-    def _value(self, name: str, default: Any) -> Any:
-        if name in self._fields:
-            self.used += [name] if name not in self.used else []
-            return self._fields[name]
-        if default is None:
-            raise self._document.refused("",
-                                         f"the field {name!r} of a {self.family.model_type} configuration is missing",
-                                         code="missing-field", allowed="a value",
-                                         remedy="Add the field: sizes are not guessed.")  # fmt: skip
-        return default
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterable[str] = ()) -> ImportedModel:
@@ -117,7 +58,7 @@ def _family(document: Document, fields: Mapping[str, Any]) -> Family:
     remedy = "Describe the model as an Architecture document instead."
     if isinstance(fields.get("text_config"), dict):
         remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
-    raise document.refused("/model_type", f"the model_type {_shown(model_type)} is not known", code="not-an-option",
+    raise document.refused("/model_type", f"the model_type {shown(model_type)} is not known", code="not-an-option",
                            allowed=", ".join(FAMILIES), remedy=remedy)  # fmt: skip
 
 
@@ -147,9 +88,7 @@ def _validated(values: dict[str, Any], document: Document) -> Architecture:
         return Architecture.model_validate(values)
     except ValidationError as failure:
         faults = [
-            Fault(
-                one.code, one.what, allowed=one.allowed, remedy=one.remedy, where=f"{document.name} as an architecture"
-            )
+            replace(one, pointer="", where=f"{document.name} as an architecture")
             for one in from_validation(failure, values)
         ]
         raise Refused(faults) from None

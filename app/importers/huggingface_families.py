@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from app.faults import Refused
+from app.importers.source import Document
 
 _Values = dict[str, Any]
-
-
-class Fields(Protocol):
-    """How a family reads a configuration."""
-
-    family: Family
-    notes: list[str]
-
-    def has(self, name: str) -> bool: ...
-    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int: ...
-    def flag(self, name: str, default: bool) -> bool: ...
-    def counts(self, name: str) -> tuple[int, ...]: ...
-    def refused(self, name: str, what: str, allowed: str) -> Exception: ...
+MAX_COUNT = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -31,15 +22,73 @@ class Family:
     """A model_type, and how its configuration becomes the fields of an architecture."""
 
     model_type: str
-    architecture: Callable[[Fields], _Values]
+    architecture: Callable[[Config], _Values]
 
 
-def _dense(config: Fields) -> _Values:
+class Config:
+    """The fields of a configuration, with a record of which were read; `null` is the same as absent."""
+
+    def __init__(self, document: Document, family: Family, fields: Mapping[str, Any]) -> None:
+        self._document = document
+        self._fields = {name: value for name, value in fields.items() if value is not None}
+        self.family = family
+        self.used: list[str] = []
+        self.notes: list[str] = []
+
+    def has(self, name: str) -> bool:
+        """Whether a field says something."""
+        return name in self._fields
+
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number; refused where it is absent and has no default."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
+            raise self.refused(name, f"{name} is {shown(value)}", f"a whole number from {least} to {MAX_COUNT:,}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise self.refused(name, f"{name} is {shown(value)}", "true or false")
+        return value
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, empty where it is absent."""
+        value = self._value(name, [])
+        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+            raise self.refused(name, f"{name} is {shown(value)}", "a list of whole numbers")
+        return tuple(value)
+
+    def refused(self, name: str, what: str, allowed: str) -> Refused:
+        """The fault of one field."""
+        return self._document.refused(f"/{name}", what, code="out-of-range", allowed=allowed,
+                                      remedy="Correct the field.")  # fmt: skip
+
+    def _value(self, name: str, default: Any) -> Any:
+        if name in self._fields:
+            self.used += [name] if name not in self.used else []
+            return self._fields[name]
+        if default is None:
+            raise self._document.refused("",
+                                         f"the field {name!r} of a {self.family.model_type} configuration is missing",
+                                         code="missing-field", allowed="a value",
+                                         remedy="Add the field: sizes are not guessed.")  # fmt: skip
+        return default
+
+
+def shown(value: Any) -> str:
+    """A value as a message tells it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _dense(config: Config) -> _Values:
     """Llama and its relatives: gated feed-forward, grouped queries, untied unless said."""
     return _usual(config, _grouped, gated_mlp=True)
 
 
-def _usual(config: Fields, attention: Callable[[Fields], _Values], *, gated_mlp: bool) -> _Values:
+def _usual(config: Config, attention: Callable[[Config], _Values], *, gated_mlp: bool) -> _Values:
     """Sizes under the names that most families use."""
     return {
         "num_layers": config.count("num_hidden_layers"),
@@ -52,7 +101,7 @@ def _usual(config: Fields, attention: Callable[[Fields], _Values], *, gated_mlp:
     }
 
 
-def _grouped(config: Fields) -> _Values:
+def _grouped(config: Config) -> _Values:
     heads = config.count("num_attention_heads")
     return {
         "kind": "gqa",
@@ -62,7 +111,7 @@ def _grouped(config: Fields) -> _Values:
     }
 
 
-def _head_dim(config: Fields, width: str, heads: int) -> int:
+def _head_dim(config: Config, width: str, heads: int) -> int:
     if config.has("head_dim"):
         return config.count("head_dim")
     hidden = config.count(width)
@@ -71,7 +120,7 @@ def _head_dim(config: Fields, width: str, heads: int) -> int:
     return hidden // heads
 
 
-def _mixtral(config: Fields) -> _Values:
+def _mixtral(config: Config) -> _Values:
     """Every layer has experts, of the width that the configuration calls intermediate_size."""
     values = _dense(config)
     experts = {
@@ -82,7 +131,7 @@ def _mixtral(config: Fields) -> _Values:
     return {**values, "ffn_hidden_size": 0, "moe": experts}
 
 
-def _qwen_moe(config: Fields) -> _Values:
+def _qwen_moe(config: Config) -> _Values:
     """Layer i has experts where i + 1 is a multiple of decoder_sparse_step and i is not in mlp_only_layers."""
     values = _dense(config)
     step = config.count("decoder_sparse_step", 1)
@@ -102,7 +151,7 @@ def _qwen_moe(config: Fields) -> _Values:
     return {**values, "moe": experts}
 
 
-def _deepseek(config: Fields) -> _Values:
+def _deepseek(config: Config) -> _Values:
     """Latent attention; layer i has experts from first_k_dense_replace on, where moe_layer_freq divides it."""
     heads, values = config.count("num_attention_heads"), _usual(config, _latent, gated_mlp=True)
     predicted = config.count("num_nextn_predict_layers", 0, least=0)
@@ -111,7 +160,7 @@ def _deepseek(config: Fields) -> _Values:
     return {**values, "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
 
 
-def _latent(config: Fields) -> _Values:
+def _latent(config: Config) -> _Values:
     return {
         "kind": "mla",
         "num_heads": config.count("num_attention_heads"),
@@ -123,7 +172,7 @@ def _latent(config: Fields) -> _Values:
     }
 
 
-def _deepseek_experts(config: Fields) -> _Values:
+def _deepseek_experts(config: Config) -> _Values:
     first, stride = config.count("first_k_dense_replace", least=0), config.count("moe_layer_freq", 1)
     groups, reached = config.count("n_group", 1), config.count("topk_group", 1)
     limit = reached if reached < groups else None
@@ -142,13 +191,13 @@ def _deepseek_experts(config: Fields) -> _Values:
     }
 
 
-def _gpt_neox(config: Fields) -> _Values:
+def _gpt_neox(config: Config) -> _Values:
     """Two feed-forward matrices and one key per query head."""
     heads = config.count("num_attention_heads")
     return _usual(config, lambda one: _equal_heads(heads, heads, _head_dim(one, "hidden_size", heads)), gated_mlp=False)
 
 
-def _gpt2(config: Fields) -> _Values:
+def _gpt2(config: Config) -> _Values:
     """The names of GPT-2, whose learned positions are not counted; GPT-BigCode has them with one key head."""
     hidden, heads = config.count("n_embd"), config.count("n_head")
     is_multi_query = config.family.model_type == "gpt_bigcode" and config.flag("multi_query", True)
@@ -196,7 +245,7 @@ NOTED: Mapping[str, str] = {
     "use_qkv_bias": "biases are not counted",
     "qkv_bias": "biases are not counted",
 }
-"""Fields that a person may want to know of, and why they are left out."""
+"""Config that a person may want to know of, and why they are left out."""
 
 _WITHOUT_EFFECT = """
     _name_or_path architectures auto_map model_type torch_dtype dtype transformers_version use_cache
@@ -217,4 +266,4 @@ _WITHOUT_EFFECT = """
     id2label label2id num_labels problem_type finetuning_task
 """
 IGNORED = frozenset(_WITHOUT_EFFECT.split())
-"""Fields that change neither the size of a matrix nor the work of a step."""
+"""Config that change neither the size of a matrix nor the work of a step."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from app.faults import Fault, Refused, from_validation
+from app.faults import Refused, from_validation
 from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name
 from app.importers.source import MAX_SHOWN, Spot, beyond, decoded, place_of, refused, repeated
 from app.importers.yaml_text import plain_value
@@ -95,13 +95,7 @@ def _link(row: _Row, where: str) -> Link:
         return Link.model_validate(fields)
     except ValidationError as failure:
         faults = [
-            Fault(
-                one.code,
-                one.what,
-                allowed=one.allowed,
-                remedy=one.remedy,
-                where=f"{where} ({one.pointer.lstrip('/') or 'the row'})",
-            )
+            replace(one, pointer="", where=f"{where} ({one.pointer.lstrip('/') or 'the row'})")
             for one in from_validation(failure, fields)[:MAX_SHOWN]
         ]
         raise Refused(faults) from None

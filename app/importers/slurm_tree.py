@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from app.hostlists import FORM, unfold
@@ -114,23 +115,13 @@ def _parents(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]
 
 
 def _heights(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Levels between a switch and its hosts; found from the leaves, so that what is left over is a cycle."""
+    """Levels between a switch and its hosts, found from the leaves."""
     heights: dict[str, int] = {}
-    waiting = {name: set(below) for name, below in children.items()}
-    above: dict[str, list[str]] = {name: [] for name in by_name}
-    for name, below in children.items():
-        for child in below:
-            above[child].append(name)
-    ready = [name for name, below in waiting.items() if not below]
-    while ready:
-        name = ready.pop()
-        heights[name] = max((heights[child] + 1 for child in children[name]), default=0)
-        for parent in above[name]:
-            waiting[parent].discard(name)
-            if not waiting[parent]:
-                ready.append(parent)
-    if len(heights) < len(by_name):
-        name = next(one for one in by_name if one not in heights)
+    try:
+        for name in TopologicalSorter(children).static_order():
+            heights[name] = max((heights[child] + 1 for child in children[name]), default=0)
+    except CycleError as error:
+        name = next(one for one in by_name if one in error.args[1])
         raise refused(by_name[name].where, f"{name!r} lies above itself", code="contradiction", allowed="a tree",
-                      remedy="Remove the child that closes the circle.")  # fmt: skip
+                      remedy="Remove the child that closes the circle.") from None  # fmt: skip
     return heights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -114,7 +114,7 @@ def _placed(faults: Iterable[Fault], document: Document, pointer: str) -> list[F
         where = document.where(pointer + fault.pointer)
         inside = f" ({pointer}{fault.pointer})" if pointer + fault.pointer else ""
         remedy = fault.remedy.replace("; the schema at /openapi.json lists what exists", "")
-        placed.append(Fault(fault.code, fault.what, allowed=fault.allowed, remedy=remedy, where=where + inside))
+        placed.append(replace(fault, pointer="", remedy=remedy, where=where + inside))
     if len(faults) > MAX_SHOWN:
         what = f"{len(faults) - MAX_SHOWN} more faults are not shown"
         placed.append(Fault("invalid-request", what, remedy="Correct these first.", where=document.name))
