@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from app.faults import Refused, from_validation
 from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Config, Family, shown
 from app.importers.json_text import parse_json
-from app.importers.source import MAX_SHOWN, Document
+from app.importers.source import MAX_SHOWN, Document, names_shown
 from models.pointers import pointer_to
 from models.workload import Architecture
 
