@@ -28,7 +28,7 @@ from solver.evaluation.where import placement_of
 from solver.network.policy import POLICY
 from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
-from solver.transport.choose import transport_choices
+from solver.transport.communicators import transport_choices
 from solver.transport.hops import HopDelay, queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
 from solver.transport.prices import link_prices

@@ -1,6 +1,6 @@
 """How much of a path's rate any allowed transport reaches: an upper limit over balancing, windows and streams.
 
-`solver/transport/choices.py` chooses a transport, and remains below it.
+`choices.py` chooses a transport, and remains below it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What each link technology allows: balancing methods, loss recovery, windows and software overhead.
 
-`solver/transport/choices.py` chooses among them.
+`choices.py` chooses among them.
 """
 
 from __future__ import annotations

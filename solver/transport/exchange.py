@@ -23,7 +23,7 @@ from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.policy import POLICY
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
-from solver.transport.choose import exchange_choice
+from solver.transport.communicators import exchange_choice
 from solver.transport.ring import Ring, ring_of, split_ring
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths

@@ -23,7 +23,7 @@ from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
 from solver.network.policy import POLICY
 from solver.placement.fill import PooledRoute
-from solver.transport.choose import message_choice
+from solver.transport.communicators import message_choice
 from solver.transport.message_paths import MessagePaths
 
 EdgeParts = tuple[tuple[int, float], ...]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from models.cluster import Cluster, Link, Place, Pool
 from solver.network.algorithms import Communicator, algorithms
+from solver.network.choices import choose_transport, of_option
 from solver.network.collectives import Level
 from solver.network.connection import Wire, connection_rate_bytes_per_s
+from solver.network.options import path_options
 from solver.network.topology import build_topology
-from solver.transport.choices import choose_transport, of_option
-from solver.transport.options import path_options
 
 NIC = 5e10
 NEEDS_REORDERING = {"selective_repeat", "selective_repeat_nack", "erasure_code"}

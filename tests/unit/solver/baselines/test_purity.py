@@ -12,9 +12,9 @@ from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult, Effort, promising, restricted, try_policy
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
+from solver.network.options import path_options
 from solver.objective import Goal
 from solver.search.frontier import Frontier
-from solver.transport.options import path_options
 from tests.build_job import context_of, job
 
 ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}

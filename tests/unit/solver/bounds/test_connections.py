@@ -14,10 +14,10 @@ from solver.bounds.connections import MessageLoss, SharedPlanes
 from solver.bounds.cuts import cuts
 from solver.network.balancing import ecmp_efficiency, expected_max_load
 from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
+from solver.network.options import path_options
 from solver.network.reliability import expected_max_poisson
 from solver.network.technology import TECHNOLOGIES
 from solver.network.topology import PathFacts
-from solver.transport.options import path_options
 from tests.build_job import context_of, job
 
 ONE_WAY_S, CARD_BYTES_PER_S, GPUS = 5e-3, 5e10, 8

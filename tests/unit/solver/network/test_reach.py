@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from solver.network.connection import Wire, connection_rate_bytes_per_s
+from solver.network.options import path_options
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.topology import PathFacts
-from solver.transport.options import path_options
 
 
 def path_of(random: np.random.Generator) -> PathFacts:

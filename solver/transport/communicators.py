@@ -1,6 +1,6 @@
 """The transport choice of every communicator of a placement, on the widest tier that it crosses.
 
-The options are weighed in `choices.py`.
+The options of a path are weighed in `solver/network/choices.py`; a scale-up domain has none.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from itertools import pairwise
 
 from models.cluster import Pool
 from models.plan import Configuration
-from models.transport import Collective, TransportChoice
+from models.transport import Algorithm, Collective, TransportChoice
 from solver.configurations.stages import PoolStages
 from solver.context import Context
-from solver.cost.fabric import fabric_of, share_place
+from solver.cost.fabric import Fabric, fabric_of, share_place
 from solver.cost.job import Job
+from solver.network import fabrics
 from solver.network.algorithms import Communicator
-from solver.network.collectives import Level
+from solver.network.choices import choose_transport
+from solver.network.collectives import Level, bus_factor
+from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
-from solver.transport.choices import choose_scale_up, choose_transport
 
 
 def message_choice(
@@ -164,3 +166,31 @@ def _local(
     places = -(-num_ranks // inside)
     wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member, num_ranks)  # type: ignore[arg-type]
     return choose_transport(wide, context.topology.path_facts(pool.place, pool.place))
+
+
+def choose_scale_up(communicator: Communicator, fabric: Fabric) -> TransportChoice:
+    """The transport inside a scale-up domain, from the measured curve of its generation; the fabric has no options."""
+    line_rate = fabric.scale_up_bytes_per_s
+    profile = fabrics.scale_up_profile(line_rate, full_mesh=fabric.full_mesh)
+    size, ranks = communicator.message_bytes, communicator.num_ranks
+    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=line_rate)
+    factor = bus_factor(communicator.collective, ranks) if ranks > 1 else 0.0
+    rate = factor * size / seconds if seconds > 0 else line_rate
+    algorithm: Algorithm = "ring" if communicator.collective not in ("send_recv", "all_to_all") else "direct"
+    return TransportChoice(
+        dimension=communicator.dimension,
+        collective=communicator.collective,
+        tier="scale_up",
+        num_ranks=ranks,
+        message_bytes=size,
+        algorithm=algorithm,
+        chunk_bytes=min(CHUNK_BYTES),
+        num_queue_pairs=1,
+        num_outstanding=1,
+        load_balancing="ecmp",
+        reliability="go_back_n",
+        expected_s=seconds,
+        effective_bytes_per_s=rate,
+        reason=f"Scale-up domain: measured curve of {profile.name} gives {rate / 1e9:.0f} GB/s of bus bandwidth at "
+        f"{size / 1e6:.3g} MB; there is no route, hash or loss to choose for.",
+    )

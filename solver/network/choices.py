@@ -14,11 +14,8 @@ import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
 from solver.arrays import FloatArray
-from solver.cost.fabric import Fabric
-from solver.network import fabrics
 from solver.network.algorithms import NUM_SLICES, Communicator, StepCost, algorithm_s, algorithms
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
-from solver.network.collectives import bus_factor
 from solver.network.connection import (
     Option,
     OptionColumns,
@@ -29,10 +26,9 @@ from solver.network.connection import (
     step_s,
     steps_s,
 )
-from solver.network.technology import CHUNK_BYTES
+from solver.network.options import path_options
 from solver.network.topology import PathFacts
 from solver.network.transfer import windowed_rate_bytes_per_s
-from solver.transport.options import path_options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
@@ -144,34 +140,6 @@ def of_option(communicator: Communicator, wire: Wire, option: Option, rate: floa
     crossing = StepCost(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
     for algorithm, slices in _ways(communicator):
         yield TimedOption(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
-
-
-def choose_scale_up(communicator: Communicator, fabric: Fabric) -> TransportChoice:
-    """The transport inside a scale-up domain, from the measured curve of its generation; the fabric has no options."""
-    line_rate = fabric.scale_up_bytes_per_s
-    profile = fabrics.scale_up_profile(line_rate, full_mesh=fabric.full_mesh)
-    size, ranks = communicator.message_bytes, communicator.num_ranks
-    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=line_rate)
-    factor = bus_factor(communicator.collective, ranks) if ranks > 1 else 0.0
-    rate = factor * size / seconds if seconds > 0 else line_rate
-    algorithm: Algorithm = "ring" if communicator.collective not in ("send_recv", "all_to_all") else "direct"
-    return TransportChoice(
-        dimension=communicator.dimension,
-        collective=communicator.collective,
-        tier="scale_up",
-        num_ranks=ranks,
-        message_bytes=size,
-        algorithm=algorithm,
-        chunk_bytes=min(CHUNK_BYTES),
-        num_queue_pairs=1,
-        num_outstanding=1,
-        load_balancing="ecmp",
-        reliability="go_back_n",
-        expected_s=seconds,
-        effective_bytes_per_s=rate,
-        reason=f"Scale-up domain: measured curve of {profile.name} gives {rate / 1e9:.0f} GB/s of bus bandwidth at "
-        f"{size / 1e6:.3g} MB; there is no route, hash or loss to choose for.",
-    )
 
 
 def _reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:

@@ -8,11 +8,12 @@ import pytest
 
 from solver.cost.fabric import Fabric
 from solver.network.algorithms import Communicator, algorithms
+from solver.network.choices import choose_transport, fastest_option, of_option
 from solver.network.collectives import Level
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
+from solver.network.options import path_options, window_shapes
 from solver.network.topology import PathFacts
-from solver.transport.choices import choose_scale_up, choose_transport, fastest_option, of_option
-from solver.transport.options import path_options, window_shapes
+from solver.transport.communicators import choose_scale_up
 
 MIB = 2**20
 INSIDE = Level(64, 14e-6, 50e9)
