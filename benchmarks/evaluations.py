@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.scale import Case, cases
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import Pattern, placements
@@ -33,7 +33,7 @@ NUM_CONFIGURATIONS = 4
 def evaluation_times_s(case: Case) -> list[float]:
     """CPU seconds of every evaluation of the most promising configurations; the very first loads what is compiled."""
     request = PlanRequest.model_validate({**case.document, "options": {"time_limit_s": 600.0}})
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
     frontier.load(float("inf"), planned=False)
     schedulers = Schedulers(context, time.process_time, lambda: False)

@@ -25,7 +25,7 @@ from benchmarks.headline import Point, points, request_of
 from models.plan import Plan
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.evaluate import evaluate
 from solver.pipeline.bounds import lower_bound
 from solver.search.branch_and_bound import Search
@@ -73,7 +73,7 @@ class Gap:
 
 def searched(request: PlanRequest) -> tuple[Search, Plan | None]:
     """A search by the seconds of CPU that this process takes."""
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     hooks = Hooks(lambda _: None, lambda _: None, lambda: False, time.process_time, time.process_time())
     search = Search(context, enumerate_space(request), hooks, NoWorkerPool())
     return search, search.run()

@@ -28,7 +28,7 @@ from models.request import PlanRequest
 from solver.bounds.screening import screening_bounds
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.evaluate import evaluate
@@ -120,7 +120,7 @@ def evaluated_s(context: Context, configuration: Configuration, schedulers: Sche
 def measured(name: str, request: PlanRequest, number: int, known: Evaluations) -> Row | None:
     """The sample of one case with its evaluations, those known already among them."""
     request = within_framework(request)
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
     for _ in range(NUM_PORTIONS):
         frontier.load(float("inf"), planned=True)

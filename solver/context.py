@@ -93,6 +93,11 @@ class Context:
     plain_ecmp: bool = False
     known: Known = field(default_factory=Known, compare=False, repr=False)
 
+    @classmethod
+    def of(cls, request: PlanRequest) -> Context:
+        """The context of a request, with the stack profile that it brings or names."""
+        return cls(request, stack_for(request))
+
     def for_framework(self, framework: FrameworkProfile) -> Context:
         """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
         constraints = self.request.constraints.model_copy(update={"framework": framework})

@@ -14,7 +14,7 @@ from models.request import PlanRequest
 from solver.bounds.work import light_bound_s
 from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.diagnostics.table import diagnostics_of
 from solver.explain.infeasible import (
     duration_reasons,
@@ -39,7 +39,7 @@ def validate(request: PlanRequest) -> tuple[Reason, ...]:
     if found:
         return found
     request = within_framework(request)
-    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    context, space = Context.of(request), enumerate_space(request)
     reasons = memory_reasons(context, space) if len(space) else space_reasons(context)
     every = with_every_degree(request) if reasons else None
     return reasons if every is None or _nothing_fits(every) else ()
@@ -98,7 +98,7 @@ def _for_every_degree(
         return usual
     elapsed_s = hooks.clock() - hooks.started_s
     if hooks.cancelled() or elapsed_s >= request.options.time_limit_s:
-        least_s = light_bound_s(Context(every, stack_for(every)))
+        least_s = light_bound_s(Context.of(every))
         if least_s > LONGEST_S:
             return usual
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
@@ -109,7 +109,7 @@ def _for_every_degree(
 
 def _nothing_fits(request: PlanRequest) -> bool:
     """No configuration at all, or least memory says of each that it does not fit: a search would only say it later."""
-    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    context, space = Context.of(request), enumerate_space(request)
     return not len(space) or bool(memory_reasons(context, space, late=lambda: True))
 
 
@@ -118,7 +118,7 @@ def _searched(
 ) -> Outcome:
     """What a search of the configurations of a request ends with."""
     clock, started = hooks.clock, hooks.started_s
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     space = enumerate_space(request)
 
     def late() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from models.request import PlanRequest
-from solver.context import Context, stack_for
+from solver.context import Context
 
 ARCHITECTURE: dict[str, Any] = {
     "name": "small-dense",
@@ -66,7 +66,7 @@ def job(
 
 def context_of(request: PlanRequest) -> Context:
     """The context that the planner would make."""
-    return Context(request, stack_for(request))
+    return Context.of(request)
 
 
 def three_types(architecture: dict[str, Any], *, hosts: int, batch: int, allowed: dict[str, list[Any]]) -> Context:

@@ -20,7 +20,7 @@ from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
 from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space, with_every_degree
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 from solver.network.places import usable_pools
 from solver.objective import LONGEST_S
@@ -240,7 +240,7 @@ def _fits(request: PlanRequest) -> bool:
     if not len(space):
         return False
     some = space.take(_least_memory_first(space)[:MOST_TRIED])
-    fits, _ = memory_needs(Context(request, stack_for(request)), some)
+    fits, _ = memory_needs(Context.of(request), some)
     return bool(fits.any())
 
 
@@ -249,7 +249,7 @@ def _has_place(request: PlanRequest) -> bool:
     space = enumerate_space(request)
     if not len(space):
         return False
-    bounds = lower_bounds(Context(request, stack_for(request)), space.take(_least_memory_first(space)[:MOST_TRIED]))
+    bounds = lower_bounds(Context.of(request), space.take(_least_memory_first(space)[:MOST_TRIED]))
     return bool((bounds.fits & np.isfinite(bounds.iteration_s)).any())
 
 

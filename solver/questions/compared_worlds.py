@@ -14,7 +14,7 @@ from typing import Literal
 from models.outcome import Infeasible
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
-from solver.context import Context, Memo, stack_for
+from solver.context import Context, Memo
 from solver.questions.more import Direction, StatedWorld
 from solver.questions.own_rows import has_every_row
 from solver.questions.side_by_side import Side
@@ -40,7 +40,7 @@ class ComparedWorlds:
 
         def made() -> Context:
             request = within_framework(self.requests[name])
-            return Context(request, stack_for(request))
+            return Context.of(request)
 
         return self._contexts.once(name, made)
 

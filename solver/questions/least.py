@@ -111,7 +111,7 @@ class _Asked:
     def _context(self, request: PlanRequest) -> Context:
         """A request within the target, whose reasons name it."""
         within = changed(request, (put("/objective", {"kind": "fewest_gpus", "target_iteration_s": self.target_s}),))
-        return Context(within, stack_for(within))
+        return Context.of(within)
 
     def is_enough(self, found: Planned) -> bool:
         """Whether a plan is within the target."""

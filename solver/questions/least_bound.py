@@ -11,7 +11,7 @@ from models.request import PlanRequest
 from solver.bounds.relaxation import refined_bound_s
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.objective import Goal
 from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
@@ -23,7 +23,7 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
     Only for requests whose objective is the iteration time.
     """
     request = within_framework(request)
-    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    context, space = Context.of(request), enumerate_space(request)
     if not len(space):
         return cutoff_s
     frontier = Frontier(context, space, Goal.of(context), late=lambda: True)  # no guesses: no plan is sought

@@ -27,7 +27,7 @@ from solver.configurations.enumerate import (
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.configurations.pricing import StageCosts
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.cost.columns import FSDP
 from solver.cost.fabric import Fabric
 from solver.network.places import num_enclosing
@@ -43,7 +43,7 @@ def own_bound_s(smaller: PlanRequest, larger: PlanRequest, target_bound_s: float
 
     Infinite where there is none. Only for requests of which `direction` says that one has nothing but more.
     """
-    small, large = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
+    small, large = (Context.of(one) for one in map(within_framework, (smaller, larger)))
     if not small.pools or has_every_row(small, large):
         return INFINITE
     typed = allowing_only(small.request, {"layer_split": "by_gpu_type"}) if _only_typed(small, large) else small.request

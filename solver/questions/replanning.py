@@ -18,7 +18,7 @@ from models.plan import Configuration, Plan
 from models.request import Objective, PlanRequest
 from solver.bounds.work import light_bound_s
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
@@ -134,7 +134,7 @@ class ReplanSearch:
 
     def __post_init__(self) -> None:
         self.request = within_framework(self.searches.base)
-        self.context = Context(self.request, stack_for(self.request))
+        self.context = Context.of(self.request)
         self.standing: Standing = standing_of(self.before.plan, self.before.context, self.context)
         if self.context.pools:
             self.inherited_s = light_bound_s(self.context)

@@ -20,7 +20,7 @@ from models.question_parts import Witness
 from models.robust import Robust, RobustAnswer, ScenarioFigure
 from solver.clock import WORK_PER_ROW_S
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
@@ -53,7 +53,7 @@ class _World:
     @classmethod
     def of(cls, world: World, hooks: RunHooks) -> _World:
         request = within_framework(world.request)
-        context = Context(request, stack_for(request))
+        context = Context.of(request)
         quick = Schedulers(context, hooks.clock, hooks.stopped).quick
         return cls(world, context, quick, is_refused(world.request))
 

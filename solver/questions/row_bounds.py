@@ -18,7 +18,7 @@ from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.cost.columns import Columns
 from solver.evaluation.candidate import configuration_of
 
@@ -34,7 +34,7 @@ class RowBounds:
 
     def __init__(self, request: PlanRequest, *, guessed: bool = True) -> None:
         self.request = within_framework(request)
-        self.context = Context(self.request, stack_for(self.request))
+        self.context = Context.of(self.request)
         self.space: Space = enumerate_space(self.request)
         self.seconds: FloatArray = np.zeros(0)
         self.guess_s: FloatArray = np.zeros(0)

@@ -176,7 +176,7 @@ class SideComparison:
             return bound
         base, late = self.base.outcome, partial(self.searches.hooks.is_late, until_s)
         if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
-            contexts = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
+            contexts = (Context.of(one) for one in map(within_framework, (smaller, larger)))
             return bound if has_every_row(*contexts) else None
         if (smaller, larger) not in self.own_s:
             self.own_s[smaller, larger] = own_bound_s(smaller, larger, base.plan.metrics.iteration_s, late)
@@ -334,7 +334,7 @@ def _tokens(request: PlanRequest) -> float:
 
 def _priced(requests: Sequence[PlanRequest]) -> bool:
     """Whether all state their prices. Raises InvalidRequest where only some do."""
-    priced = {Goal.of(Context(request, stack_for(request))).priced for request in requests}
+    priced = {Goal.of(Context.of(request)).priced for request in requests}
     if len(priced) > 1:
         raise InvalidRequest(
             "some of the variants state the prices of all their GPUs and others do not, so their costs have no unit in "

@@ -14,7 +14,7 @@ from models.statements import PROVEN
 from solver.bounds.work import light_bound_s, speed_of_light_s
 from solver.clock import Clock
 from solver.configurations.framework import framework_reasons, within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Schedulers
 from solver.lint import lint
@@ -42,7 +42,7 @@ def carried_over(
     if is_refused(request):
         return None
     request = within_framework(request)
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     best = Incumbent(context, Goal.of(context))
     scheduler = no_other if as_it_stands else Schedulers(context, clock, stopped).quick
     own = candidate_of(context, plan.configuration, plan.placement.routes)

@@ -121,7 +121,7 @@ def _plan_before(
 
     The bound of a given plan counts where the plan is one of this request, and where time was its objective.
     """
-    context, given = Context(before, stack_for(before)), question.plan
+    context, given = Context.of(before), question.plan
     if given is None:
         publish()  # that there is no answer yet
         limit_s = min(before.options.time_limit_s, BASE_SHARE * hooks.left_s)

@@ -16,7 +16,7 @@ from models.outcome import Planned
 from models.question_parts import Change, Gain
 from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.explain.one_building import without_distance
 from solver.questions.compared_worlds import ComparedWorlds
 from solver.questions.resources import Resource, resources_of
@@ -226,7 +226,7 @@ def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item:
 
 def _in_one_building(request: PlanRequest) -> _World:
     """The request without distance; itself where there is none."""
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     return _World(DISTANCE, without_distance(context) if context.geography.num_buildings > 1 else request)
 
 

@@ -21,7 +21,7 @@ from models.plan import Plan, Proof, Verdict
 from models.request import PlanRequest
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
 from solver.lint import lint
 from solver.planner import plan
@@ -147,7 +147,7 @@ class Trial:
     def context(self) -> Context:
         """What the search derives from the request."""
         request = within_framework(self.request)
-        return Context(request, stack_for(request))
+        return Context.of(request)
 
     @cached_property
     def space(self) -> Space:

@@ -13,7 +13,7 @@ from models.request import PlanRequest
 from solver.bounds.least_hops import MessageDelays, crossings_of, least_hop_s
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.objective import Goal
 from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
@@ -33,7 +33,7 @@ def frontier_of(context: Context) -> Frontier:
 def example(name: str, allowed: dict[str, Any]) -> Context:
     """A request of the catalogue, narrowed."""
     request = PlanRequest.model_validate({**named_entry("examples", name), "constraints": {"allowed": allowed}})
-    return Context(request, stack_for(request))
+    return Context.of(request)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
@@ -26,7 +26,7 @@ def zones(**allowed: Any) -> Context:
     """Mixtral on five cloud zones: TCP, one flow per connection, thin links between two regions."""
     document = {**named_entry("examples", "mixtral-five-zones"), "constraints": {"allowed": allowed}}
     request = PlanRequest.model_validate(document)
-    return Context(request, stack_for(request))
+    return Context.of(request)
 
 
 def blocks_of(context: Context, kind: str) -> Blocks:

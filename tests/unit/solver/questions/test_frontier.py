@@ -14,7 +14,7 @@ from models.least import Frontier, FrontierAnswer
 from models.outcome import Planned
 from models.plan import Plan
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.candidate import configuration_of
 from solver.planner import plan
 from solver.questions.ask import ask
@@ -60,7 +60,7 @@ def enumerated(batch: int) -> tuple[Plan, ...]:
     request = with_batch(batch)
     request["options"]["time_limit_s"] = ALONE_S
     base = with_profile(build_request(**request))
-    context, found = Context(base, stack_for(base)), []
+    context, found = Context.of(base), []
     space = enumerate_space(base)
     for row in range(len(space)):
         one = configuration_of(context, space, row)

@@ -13,7 +13,7 @@ from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.lint import lint
 from solver.questions.losses import changes_of
 from solver.questions.more import direction
@@ -32,7 +32,7 @@ SLOWER = GPU | {"name": "slower-gpu", "bf16_flops_per_s": 5e14}
 
 def _context(request: PlanRequest) -> Context:
     request = within_framework(request)
-    return Context(request, stack_for(request))
+    return Context.of(request)
 
 
 def _after_a_loss(dice: Dice, document: dict[str, Any]) -> PlanRequest | None:

@@ -13,7 +13,7 @@ from models.outcome import Planned
 from models.request import PlanRequest
 from models.robust import Robust, RobustAnswer
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.scheduling import Schedulers, or_same_order
@@ -71,7 +71,7 @@ def test_what_is_shared_out_differently_is_bounded_for_any_layers() -> None:
 def _brute(question: Robust) -> float:
     """The best value over all configurations, their places, and the orders that quick scheduling finds in any world."""
     worlds = worlds_of(question, question.asked)
-    contexts = [Context(one.request, stack_for(one.request)) for one in worlds]
+    contexts = [Context.of(one.request) for one in worlds]
     weights = [one.weight for one in worlds]
     best = float("inf")
     space = enumerate_space(question.asked)

@@ -87,8 +87,8 @@ def test_no_placement_of_no_configuration_contradicts_the_proof(lost: str) -> No
     before = _planned(request)
     answer = _asked(request, before, lost=[lost])
     after = changed(request, changes_of(request, [lost]))
-    context = Context(after, stack_for(after))
-    standing = standing_of(before, Context(request, stack_for(request)), context)
+    context = Context.of(after)
+    standing = standing_of(before, Context.of(request), context)
     quick = Schedulers(context, lambda: 0.0, lambda: False).quick
     space = enumerate_space(after)
     everything = [
@@ -236,7 +236,7 @@ def test_what_was_found_for_one_loss_serves_another() -> None:
     parts = {"cluster": _three_equal(), "workload": workload(batch=48)}
     before = _planned(_request({**FEW, "dp": [6]}, **parts))
     request = timed_only(_request({**FEW, "pp": [1, 2], "dp": [4, 8]}, **parts))
-    of_before = ReplanCase(before, Context(request, stack_for(request)))
+    of_before = ReplanCase(before, Context.of(request))
 
     def search_after(lost: str) -> ReplanSearch:
         after = changed(request, changes_of(request, [lost]))

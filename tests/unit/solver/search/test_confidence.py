@@ -13,7 +13,7 @@ from models.request import Objective, PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
-from solver.planner import plan, stack_for
+from solver.planner import plan
 from solver.search.frontier import Frontier
 from solver.search.saved import SavedSearch, restored, saved_search
 from solver.verify.judge import judge
@@ -38,7 +38,7 @@ def planned(objective: Objective) -> Plan:
 def test_sizes_are_least_ones_until_a_configuration_is_priced(confidence: float) -> None:
     """And a saved search has both, so that its bounds are those of the one that was saved."""
     request = asked(Objective(kind="time_at_confidence", confidence=confidence))
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     space, goal = enumerate_space(request), Goal.of(context)
     exact = goal.sizes(context, space)
     frontier, again = (Frontier(context, space, goal) for _ in range(2))

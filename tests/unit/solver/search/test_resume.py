@@ -13,7 +13,7 @@ import pytest
 from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
-from solver.context import Context, stack_for
+from solver.context import Context
 from solver.objective import Goal
 from solver.planner import plan
 from solver.search.frontier import Frontier
@@ -219,7 +219,7 @@ def test_a_state_whose_parts_do_not_fit_together_is_refused(state: SavedSearch) 
 def test_every_saved_bound_is_that_of_its_configuration() -> None:
     """A frontier that is put back has the same rows with the same bounds, and the rest waits."""
     request = CASES["far"](4.0)
-    context = Context(request, stack_for(request))
+    context = Context.of(request)
     space, goal = enumerate_space(request), Goal.of(context)
     one, other = (Frontier(context, space, goal) for _ in range(2))
     while one.load(np.inf, planned=True, most=64) and len(one.rows) < 200:
