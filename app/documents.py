@@ -193,13 +193,8 @@ def _pointer(place: _Place | None) -> str:
 
 
 def _duplicate_fault(pointer: str) -> Fault:
-    return Fault(
-        code="duplicate-key",
-        what=f"the key {pointer.rpartition('/')[2]!r} comes twice in one object",
-        pointer=pointer,
-        allowed="every key once",
-        remedy="Remove one of the two.",
-    )
+    return Fault(code="duplicate-key", what=f"the key {pointer.rpartition('/')[2]!r} comes twice in one object",
+                 pointer=pointer, allowed="every key once", remedy="Remove one of the two.")  # fmt: skip
 
 
 def _syntax_fault(data: bytes, message: str) -> Fault:
@@ -207,28 +202,17 @@ def _syntax_fault(data: bytes, message: str) -> Fault:
         return _too_deep(str(json_depth(data)))
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
-        return Fault(
-            code="not-finite",
-            what=f"NaN and Infinity are not JSON: {message}",
-            allowed="finite numbers",
-            remedy="Give a finite number; leave an optional field out if the value is unknown.",
-        )
-    return Fault(
-        code="invalid-json",
-        what=f"not a JSON document: {message}",
-        allowed="one JSON document in UTF-8",
-        remedy="Correct the text at the stated line and column.",
-    )
+        return Fault(code="not-finite", what=f"NaN and Infinity are not JSON: {message}", allowed="finite numbers",
+                     remedy="Give a finite number; leave an optional field out if the value is unknown.")  # fmt: skip
+    return Fault(code="invalid-json", what=f"not a JSON document: {message}", allowed="one JSON document in UTF-8",
+                 remedy="Correct the text at the stated line and column.")  # fmt: skip
 
 
 def _too_deep(depth: str) -> Fault:
-    return Fault(
-        code="limit-exceeded",
-        what=f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}",
-        allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
-        remedy="Flatten the document; a plan request needs fewer than 10 levels.",
-        limit=MAX_JSON_DEPTH,
-    )
+    return Fault(code="limit-exceeded", what=f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}",
+                 allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
+                 remedy="Flatten the document; a plan request needs fewer than 10 levels.",
+                 limit=MAX_JSON_DEPTH)  # fmt: skip
 
 
 def _offset(data: bytes, message: str) -> int:
@@ -382,12 +366,7 @@ def check_schedule_limits(problem: PipelineProblem, settings: Settings) -> None:
 
 
 def _limit(pointer: str, unit: str, value: float, limit: float) -> Fault:
-    return Fault(
-        code="limit-exceeded",
-        what=f"{value:,.10g} {unit}, the limit of this service is {limit:,.10g}",
-        pointer=pointer,
-        allowed=f"at most {limit:,.10g} {unit}",
-        remedy="Lower the value, or ask whoever runs the service to raise its limit.",
-        limit=limit,
-        value=value,
-    )
+    return Fault(code="limit-exceeded", what=f"{value:,.10g} {unit}, the limit of this service is {limit:,.10g}",
+                 pointer=pointer, allowed=f"at most {limit:,.10g} {unit}",
+                 remedy="Lower the value, or ask whoever runs the service to raise its limit.", limit=limit,
+                 value=value)  # fmt: skip

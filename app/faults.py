@@ -122,21 +122,25 @@ class Refused(Exception):
         self.faults = tuple(faults)
 
 
+def refused(
+    code: str, what: str, pointer: str = "", allowed: str = "", remedy: str = "", *,
+    where: str = "", limit: float | None = None, value: float | None = None,
+) -> Refused:  # fmt: skip
+    """An input with one fault."""
+    return Refused((Fault(code, what, pointer, allowed, remedy, where, limit, value),))
+
+
 def refuse_request(document: Any) -> None:
     """Refuse a request that was given where a plan is wanted."""
     if isinstance(document, dict) and "workload" in document:
         remedy = "Plan it with `isthmus plan REQUEST.json --out PLAN.json`, and give PLAN.json."
-        raise Refused((Fault("invalid-plan", "the document is a request, not a plan", "", "a plan", remedy),))
+        raise refused("invalid-plan", "the document is a request, not a plan", "", "a plan", remedy)
 
 
 def from_planner_error(error: PlannerError) -> Fault:
     """The fault that a PlannerError states."""
-    return Fault(
-        code=error.code,
-        what=error.message,
-        pointer=error.pointer,
-        remedy=error.remedy or "Change the value that the message names.",
-    )
+    return Fault(code=error.code, what=error.message, pointer=error.pointer,
+                 remedy=error.remedy or "Change the value that the message names.")  # fmt: skip
 
 
 def from_reason(reason: Reason) -> Fault:
@@ -229,13 +233,8 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
     what, remedy = _with_value(message, error, code), ""
     if kind == "value_error" and ": " in message:
         what, _, remedy = message.rpartition(": ")  # our own messages end in what to do
-    return Fault(
-        code=code,
-        what=what[:800],
-        pointer=pointer,
-        allowed=(allowed or _expected_type(kind, message))[:400],
-        remedy=(remedy or _REMEDIES.get(code, "Correct the value."))[:800],
-    )
+    return Fault(code=code, what=what[:800], pointer=pointer, allowed=(allowed or _expected_type(kind, message))[:400],
+                 remedy=(remedy or _REMEDIES.get(code, "Correct the value."))[:800])  # fmt: skip
 
 
 def _expected_type(kind: str, message: str) -> str:

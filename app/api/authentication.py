@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.problems import no_database, problem
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import ANYBODY, Caller, caller_of
 from app.jobs.service import PlanService
 from app.settings import InvalidSetting, Settings
@@ -98,9 +98,8 @@ def check_host(scope: Scope, names: Sequence[str]) -> None:
         return
     if any(name.startswith("*.") and host.endswith(name[1:]) for name in names):
         return
-    raise Refused((Fault("host-not-allowed", f"the Host header says {stated[:80]!r}", "", ", ".join(names),
-                         "Use one of these names, or add the name to ISTHMUS_ALLOWED_HOSTS.", "header Host"),
-                   ))  # fmt: skip
+    raise refused("host-not-allowed", f"the Host header says {stated[:80]!r}", "", ", ".join(names),
+                  "Use one of these names, or add the name to ISTHMUS_ALLOWED_HOSTS.", where="header Host")  # fmt: skip
 
 
 def host_of(header: str) -> str:

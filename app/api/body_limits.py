@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.authentication import CALLER
 from app.api.codings import decompressed, too_large
 from app.api.problems import problem
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import Busy, Shares
 from app.settings import Settings
 
@@ -68,9 +68,9 @@ class BodyLimits:
                 body = await self._read(receive, hold)
         except TimeoutError:
             limit_s = self._settings.body_timeout_s
-            raise Refused((Fault("body-too-slow", f"the body did not arrive within {limit_s:g} s", "",
-                                 f"at most {limit_s:g} s", "Send the request again over a faster connection."),
-                           )) from None  # fmt: skip
+            raise refused("body-too-slow", f"the body did not arrive within {limit_s:g} s", "",
+                          f"at most {limit_s:g} s",
+                          "Send the request again over a faster connection.") from None  # fmt: skip
         if not body:
             return body
         if not (scope["path"] in CSV_PATHS and _subtype(headers) == ("text", "csv")):
@@ -122,8 +122,8 @@ def _too_many_bytes(shares: Shares) -> Busy:
 def _check_head(version: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse what two readers would understand differently, a proxy before this program being one of them."""
     if version not in ("1.0", "1.1"):
-        raise Refused((Fault("invalid-http", f"the request says that it is HTTP/{version}", "", "HTTP/1.1",
-                             "Correct the client.", "the connection"),))  # fmt: skip
+        raise refused("invalid-http", f"the request says that it is HTTP/{version}", "", "HTTP/1.1",
+                      "Correct the client.", where="the connection")  # fmt: skip
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in SINGLE_HEADERS:
@@ -155,9 +155,8 @@ def _check_media_type(headers: dict[str, str]) -> None:
     if main == "application" and (subtype == "json" or subtype.endswith("+json")):
         return
     shown = headers.get("content-type", "no Content-Type")[:80]
-    raise Refused((Fault("unsupported-media-type", f"the body is declared as {shown!r}", "",
-                         "Content-Type: application/json", "Send JSON, and say so in Content-Type.",
-                         "header Content-Type"),))  # fmt: skip
+    raise refused("unsupported-media-type", f"the body is declared as {shown!r}", "", "Content-Type: application/json",
+                  "Send JSON, and say so in Content-Type.", where="header Content-Type")  # fmt: skip
 
 
 def _replay(body: list[bytes], receive: Receive) -> Receive:

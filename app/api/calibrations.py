@@ -25,7 +25,7 @@ from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute, in_time, whole_body
 from app.api.tags import next_cursor
 from app.documents import parse_json, read_model
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from app.wire import Answer, Calibration
@@ -150,8 +150,8 @@ def _read(content_type: str, body: bytes, max_rows: int) -> CalibrationRequest:
     try:
         rows = list(islice(_rows(body.decode("utf-8-sig")), max_rows + 1))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused((Fault("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
-                             "Correct the line."),)) from None  # fmt: skip
+        raise refused("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
+                      "Correct the line.") from None  # fmt: skip
     return read_model(CalibrationRequest, {"rows": rows})
 
 

@@ -15,7 +15,7 @@ from backports import zstd
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 
 GZIP = 16 + zlib.MAX_WBITS  # zlib's number for the format of gzip
 LEAST_BYTES = 1024  # shorter answers fit into one packet anyway
@@ -63,9 +63,9 @@ CODINGS: Mapping[str, Coding] = {
 def decompressed(body: bytes, coding: str, limit_bytes: int) -> bytes:
     """A body as it was before it was compressed; one that becomes larger than the limit is not unpacked further."""
     if coding not in CODINGS:
-        raise Refused((Fault("unsupported-media-type", f"the body has the content coding {coding[:40]!r}", "",
-                             f"{', '.join(CODINGS)}, or none", "Send the body uncompressed, or in one of these.",
-                             "header Content-Encoding"),))  # fmt: skip
+        raise refused("unsupported-media-type", f"the body has the content coding {coding[:40]!r}", "",
+                      f"{', '.join(CODINGS)}, or none", "Send the body uncompressed, or in one of these.",
+                      where="header Content-Encoding")  # fmt: skip
     unpacking = CODINGS[coding].unpacking()
     try:
         text = unpacking.decompress(body, limit_bytes + 1)

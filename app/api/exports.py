@@ -22,7 +22,7 @@ from app.exporters.binding import bind
 from app.exporters.launch.bundle import bundle, zipped
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.exporters.registry import EXPORTERS, ArtifactKind
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
 from app.wire import Answer
@@ -122,9 +122,9 @@ def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, 
     row = found(service, plan_id, caller)
     request = service.plans.request(plan_id)
     if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
-        raise Refused((Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
-                             "plans whose outcome is planned",
-                             "Wait until the search has found a plan.", "path"),))  # fmt: skip
+        raise refused("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
+                      "plans whose outcome is planned", "Wait until the search has found a plan.",
+                      where="path")  # fmt: skip
     return read_plan(row.outcome), read_request(request)
 
 

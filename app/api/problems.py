@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
-from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
+from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error, refused
 from app.jobs.access import Busy
 from app.storage.tables import is_outage
 from models.errors import PlannerError
@@ -96,7 +96,7 @@ def example_name(status: int) -> str:
 
 def not_found(what: str, remedy: str, *, pointer: str = "") -> Refused:
     """The 404 for something named in the path, or at a place of the body."""
-    return Refused((Fault("not-found", what, pointer, "what the list shows", remedy, "" if pointer else "path"),))
+    return refused("not-found", what, pointer, "what the list shows", remedy, where="" if pointer else "path")
 
 
 def problem(path: str, faults: Sequence[Fault], *, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -19,7 +19,7 @@ from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import next_cursor, next_page
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.questions import answer_form, submit_question, with_stored_plan
 from app.jobs.service import PlanService
@@ -132,8 +132,8 @@ def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
 
 def _without_form(row: PlanRow, form: str) -> Refused:
     if row.outcome is None:
-        return Refused((Fault("not-finished", f"question {row.id} ({row.state}) has no answer yet", "",
-                              "a question with an answer", "Ask again a little later."),))  # fmt: skip
+        return refused("not-finished", f"question {row.id} ({row.state}) has no answer yet", "",
+                       "a question with an answer", "Ask again a little later.")  # fmt: skip
     return not_found(f"an answer to {row.objective} has no {form}", "Tables are of worth, curves, least and frontier, "
                      "pictures of curves and frontier; read the question itself for JSON.")  # fmt: skip
 

@@ -24,7 +24,7 @@ from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
@@ -133,5 +133,5 @@ def _plan_of(row: PlanRow) -> Plan:
 
 
 def _nothing_to_compare(what: str) -> Refused:
-    return Refused((Fault("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
-                          "Wait until both searches have found a plan.", "path"),))  # fmt: skip
+    return refused("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
+                   "Wait until both searches have found a plan.", where="path")  # fmt: skip

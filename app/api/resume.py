@@ -20,7 +20,7 @@ from app.api.plans import PlanId, answer_of, found, queues_a_plan
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.documents import read_model
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.jobs.access import Caller
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
@@ -84,4 +84,4 @@ def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) 
 
 def _nothing_to_resume(row: PlanRow, remedy: str) -> Refused:
     allowed = "plans whose search has ended without a proof that there is none"
-    return Refused((Fault("not-finished", f"plan {row.id} is {row.state}", "", allowed, remedy, "path"),))
+    return refused("not-finished", f"plan {row.id} is {row.state}", "", allowed, remedy, where="path")

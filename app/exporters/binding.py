@@ -14,7 +14,7 @@ from app.exporters.hosts import HOST_NAME, pools_of
 from app.exporters.kubernetes import label_value
 from app.exporters.kubernetes_nodes import Node, is_node_list, nodes_of
 from app.exporters.places import places_above
-from app.faults import Fault, Refused, from_planner_error
+from app.faults import Fault, Refused, from_planner_error, refused
 from app.hostlists import fold, unfold
 from models.cluster import Pool
 from models.errors import PlannerError
@@ -189,4 +189,4 @@ def _renamed(request: PlanRequest, given: Mapping[str, tuple[str, ...]]) -> Plan
 
 
 def _refused(code: str, what: str, remedy: str) -> Refused:
-    return Refused((Fault(code, what, HOSTS_WHERE, FORMS, remedy, where=HOSTS_WHERE),))
+    return refused(code, what, HOSTS_WHERE, FORMS, remedy, where=HOSTS_WHERE)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.cluster import Pool
 from models.plan import Plan, RankRange
 from models.request import PlanRequest
@@ -31,8 +31,8 @@ class Node:
 def pools_of(plan: Plan, request: PlanRequest | None) -> Mapping[str, Pool]:
     """The pools of the request by name; refused without a request, or with the request of another plan."""
     if request is None:
-        raise Refused((Fault("missing-field", "the hosts of a plan need its request", where="request",
-                             remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+        raise refused("missing-field", "the hosts of a plan need its request", where="request",
+                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
     pools = {pool.id: pool for pool in request.cluster.pools}
     strange = sorted({ranks.pool for ranks in plan.placement.rank_map} - set(pools))
     if strange:
@@ -51,8 +51,7 @@ def check_job(plan: Plan, request: PlanRequest) -> None:
 
 
 def _of_another(what: str) -> Refused:
-    return Refused((Fault("invalid-plan", what, where="request",
-                          remedy="Give the request that the plan was made for."),))  # fmt: skip
+    return refused("invalid-plan", what, where="request", remedy="Give the request that the plan was made for.")
 
 
 def ranges(plan: Plan) -> list[RankRange]:
@@ -77,12 +76,12 @@ def hosts_of(ranks: RankRange, gpus_per_host: int) -> Iterator[str]:
     for gpu in range(ranks.first_gpu, ranks.first_gpu + ranks.num_ranks):
         index = gpu // gpus_per_host - first_host
         if index >= len(ranks.hosts):
-            raise Refused((Fault("missing-field", f"pool {ranks.pool!r} has no host names", "/cluster/pools",
-                                 remedy="Give the hosts: --hosts FILE, or `hosts` of the API."),))  # fmt: skip
+            raise refused("missing-field", f"pool {ranks.pool!r} has no host names", "/cluster/pools",
+                          remedy="Give the hosts: --hosts FILE, or `hosts` of the API.")  # fmt: skip
         name = ranks.hosts[index]
         if not HOST_NAME.fullmatch(name):
-            raise Refused((Fault("bad-pattern", f"{name!r} cannot be a host name", "/cluster/pools",
-                                 "letters, digits, dots, dashes and underscores", "Correct the name."),))  # fmt: skip
+            raise refused("bad-pattern", f"{name!r} cannot be a host name", "/cluster/pools",
+                          "letters, digits, dots, dashes and underscores", "Correct the name.")  # fmt: skip
         yield name
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.exporters.hosts import hosts_of, pools_of, ranges
 from app.exporters.places import building_of
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -57,11 +57,11 @@ def pod_groups(plan: Plan, request: PlanRequest | None) -> list[PodGroup]:
     for number, one in enumerate(ranges(plan)):
         per_host = pools[one.pool].gpus_per_host
         if one.first_gpu % per_host or one.num_ranks % per_host:
-            raise Refused((Fault("not-expressible", f"ranks {one.first_rank} to {one.first_rank + one.num_ranks - 1} "
-                                 f"take parts of hosts of {per_host} GPUs in pool {one.pool!r}",
-                                 "/plan/placement/rank_map", "whole hosts",
-                                 "Use the slurm-hostfile export, or plan with use_all_gpus and groups that fill "
-                                 "hosts."),))  # fmt: skip
+            raise refused("not-expressible", f"ranks {one.first_rank} to {one.first_rank + one.num_ranks - 1} "
+                          f"take parts of hosts of {per_host} GPUs in pool {one.pool!r}", "/plan/placement/rank_map",
+                          "whole hosts",
+                          "Use the slurm-hostfile export, or plan with use_all_gpus and groups that fill "
+                          "hosts.")  # fmt: skip
         building = building_of(pools[one.pool].place, request)
         pods = one.num_ranks // per_host
         in_group = max(group_gpus // per_host, 1)

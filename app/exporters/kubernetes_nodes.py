@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from app.faults import Fault, Refused
+from app.faults import refused
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
@@ -37,8 +37,8 @@ def nodes_of(text: str) -> list[Node]:
         return [_node(one) for one in document["items"] if _takes_pods(one)]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         what = f"the list of nodes cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise Refused((Fault("invalid-request", what[:300], "hosts", "the output of kubectl get nodes -o json",
-                             "Give that output as it is.", where="hosts"),)) from None  # fmt: skip
+        raise refused("invalid-request", what[:300], "hosts", "the output of kubectl get nodes -o json",
+                      "Give that output as it is.", where="hosts") from None  # fmt: skip
 
 
 def _node(one: dict[str, Any]) -> Node:

@@ -17,7 +17,7 @@ from app.exporters.megatron_model import Argument, model_arguments, model_losses
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.catalogue import named_entry
 from models.framework import FrameworkProfile
 from models.plan import Configuration, Plan
@@ -53,8 +53,8 @@ PRECISION: dict[str, tuple[Argument, ...]] = {
 def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     """The loss report as comments, then the arguments."""
     if request is None:
-        raise Refused((Fault("missing-field", "the model's sizes are in the request, not in the plan", where="request",
-                             remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+        raise refused("missing-field", "the model's sizes are in the request, not in the plan", where="request",
+                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
     check_megatron(plan)
     arguments = [
         *_parallelism(plan, request.workload.architecture),
@@ -78,9 +78,9 @@ def check_megatron(plan: Plan) -> None:
     """
     for name, detail in profile().lacks(plan.configuration):
         if name in ("family", "num_microbatches"):
-            raise Refused((Fault("not-expressible", detail, f"/plan/configuration/{name}",
-                                 remedy='Plan with constraints.framework "megatron-core", or use the torchtitan and '
-                                 "torch-schedule-csv exports."),))  # fmt: skip
+            raise refused("not-expressible", detail, f"/plan/configuration/{name}",
+                          remedy='Plan with constraints.framework "megatron-core", or use the torchtitan and '
+                          "torch-schedule-csv exports.")  # fmt: skip
 
 
 @cache

@@ -24,7 +24,7 @@ from app.exporters import (
 )
 from app.exporters.report.page import report_html
 from app.exporters.target import Target, one_line
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -149,6 +149,6 @@ def exporter_named(name: str) -> Exporter:
     """The export of that name, or a fault that lists them all."""
     if name not in EXPORTERS:
         allowed = ", ".join(EXPORTERS)
-        raise Refused((Fault("not-an-option", f"there is no export {name!r}", allowed=allowed,
-                             remedy="Give one of these names.", where="--format"),))  # fmt: skip
+        raise refused("not-an-option", f"there is no export {name!r}", allowed=allowed,
+                      remedy="Give one of these names.", where="--format")  # fmt: skip
     return EXPORTERS[cast(ArtifactKind, name)]

@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import Field
 
 from app.exporters.torch_schedule_csv import compute_and_comms, compute_only
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.base import Count, Frozen, PositiveCount, Seconds
 from models.plan import Plan, RouteTimeline, StageExchange
 from models.request import PlanRequest
@@ -204,12 +204,12 @@ def _check_plan(plan: Plan) -> None:
     number = degrees.pp * degrees.dp
     if number > MAX_RANKS:
         what = f"{degrees.pp} pipeline ranks of {degrees.dp} replicas need {number} processes"
-        raise Refused((Fault("limit-exceeded", what, "/placement", f"at most {MAX_RANKS}",
-                             "Take a smaller plan; isthmus replay PLAN runs one replica."),))  # fmt: skip
+        raise refused("limit-exceeded", what, "/placement", f"at most {MAX_RANKS}",
+                      "Take a smaller plan; isthmus replay PLAN runs one replica.")  # fmt: skip
     without = sorted({route.id for route in plan.placement.routes} - {one.route for one in plan.timelines})
     if without:
         what = f"route {without[0]!r} has no timeline"
-        raise Refused((Fault("invalid-plan", what, "/timelines", remedy="Give a plan that the judge accepts."),))
+        raise refused("invalid-plan", what, "/timelines", remedy="Give a plan that the judge accepts.")
 
 
 def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
@@ -291,8 +291,8 @@ def _check(problem: PipelineProblem, schedule: PipelineSchedule) -> None:
     if len(schedule.ranks) != len(problem.ranks):
         raise _refused(f"the schedule has {len(schedule.ranks)} ranks, the problem {len(problem.ranks)}")
     if len(problem.ranks) > MAX_RANKS:
-        raise Refused((Fault("limit-exceeded", f"{len(problem.ranks)} pipeline ranks need as many processes", "/ranks",
-                             f"at most {MAX_RANKS}", "Replay a schedule with fewer ranks."),))  # fmt: skip
+        raise refused("limit-exceeded", f"{len(problem.ranks)} pipeline ranks need as many processes", "/ranks",
+                      f"at most {MAX_RANKS}", "Replay a schedule with fewer ranks.")  # fmt: skip
     for rank, row in enumerate(schedule.ranks):
         if not row.operations or not len(row.operations) == len(row.start_s) == len(row.end_s):
             raise _refused(f"rank {rank} of the schedule has no operations, or not one start and end for each")
@@ -314,4 +314,4 @@ def _check_operation(text: str, rank: int, problem: PipelineProblem) -> None:
 
 
 def _refused(what: str) -> Refused:
-    return Refused((Fault("invalid-plan", what, "/schedule", remedy="Give the schedule and the problem it answers."),))
+    return refused("invalid-plan", what, "/schedule", remedy="Give the schedule and the problem it answers.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.exporters.target import Target, header
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.hostlists import fold
 from models.cluster import Cluster, places_around
 from models.errors import PlannerError
@@ -109,10 +109,10 @@ def _folded(names: list[str]) -> str:
 
 def _cluster(request: PlanRequest | None) -> Cluster:
     if request is None:
-        raise Refused((Fault("missing-field", "the topology of a plan is in its request", where="request",
-                             remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+        raise refused("missing-field", "the topology of a plan is in its request", where="request",
+                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
     return request.cluster
 
 
 def _refused(code: str, what: str, remedy: str) -> Refused:
-    return Refused((Fault(code, what, "/cluster", "names that Slurm takes", remedy),))
+    return refused(code, what, "/cluster", "names that Slurm takes", remedy)

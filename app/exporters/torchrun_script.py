@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from app.exporters.hosts import Node, host_of_ranks, nodes
 from app.exporters.target import Target, header
 from app.exporters.templating import render
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -49,9 +49,9 @@ def check_whole_hosts(found: list[Node]) -> None:
 
 
 def _refused(what: str) -> Refused:
-    return Refused((Fault("not-expressible", what, "/plan/placement/rank_map", "whole hosts of one size",
-                          "Use the slurm-sbatch export, which places every rank, or plan with tensor-parallel groups "
-                          "that fill hosts."),))  # fmt: skip
+    return refused("not-expressible", what, "/plan/placement/rank_map", "whole hosts of one size",
+                   "Use the slurm-sbatch export, which places every rank, or plan with tensor-parallel groups "
+                   "that fill hosts.")  # fmt: skip
 
 
 def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:

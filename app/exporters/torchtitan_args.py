@@ -17,7 +17,7 @@ from itertools import accumulate
 from app.exporters.places import building_of
 from app.exporters.target import Target, header
 from app.exporters.transport_losses import transport_losses
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 
@@ -44,9 +44,9 @@ def torchtitan_args(plan: Plan, request: PlanRequest | None = None) -> str:
 
 def _check(one: Configuration) -> None:
     if one.family == "v" and one.degrees.vpp != 2:
-        raise Refused((Fault("not-expressible", f"a V of {one.degrees.vpp} chunks per rank: torchtitan folds V in two",
-                             "/plan/configuration/degrees/vpp", "2",
-                             "Plan with constraints.allowed.vpp [2] for this family."),))  # fmt: skip
+        raise refused("not-expressible", f"a V of {one.degrees.vpp} chunks per rank: torchtitan folds V in two",
+                      "/plan/configuration/degrees/vpp", "2",
+                      "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
 
 
 def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, ...]]:
@@ -105,10 +105,10 @@ def shard_replicas(plan: Plan, request: PlanRequest | None) -> int:
     for use in plan.memory:
         needed = use.total_bytes + use.optimizer_bytes * (widest / size - 1)
         if needed > use.limit_bytes:
-            raise Refused((Fault("not-expressible", f"ZeRO-1 over {widest} replicas: torchtitan would "
-                                 f"shard over {size} in one building, which needs {needed / 1e9:.1f} GB of "
-                                 f"{use.limit_bytes / 1e9:.1f} GB", "/plan/configuration/sharding", "fsdp or hsdp",
-                                 'Plan with constraints.framework "torchtitan".'),))  # fmt: skip
+            raise refused("not-expressible", f"ZeRO-1 over {widest} replicas: torchtitan would "
+                          f"shard over {size} in one building, which needs {needed / 1e9:.1f} GB of "
+                          f"{use.limit_bytes / 1e9:.1f} GB", "/plan/configuration/sharding", "fsdp or hsdp",
+                          'Plan with constraints.framework "torchtitan".')  # fmt: skip
     return size
 
 

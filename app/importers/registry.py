@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.importers.assembly import assemble
 from app.importers.fabric import Fabric
 from app.importers.huggingface import ImportedModel, huggingface
@@ -47,7 +47,7 @@ def import_cluster(kind: str, files: Sequence[File], overlay: File | None) -> Im
     if kind not in TOPOLOGIES:
         raise _unknown(kind, TOPOLOGIES)
     if not files:
-        raise Refused((Fault("missing-field", "no file is given", remedy="Name the files to import.", where="FILE"),))
+        raise refused("missing-field", "no file is given", remedy="Name the files to import.", where="FILE")
     fabric = TOPOLOGIES[kind](files)
     if overlay is None:
         raise _no_overlay(kind, fabric)
@@ -67,8 +67,8 @@ def check_kind(kind: str) -> None:
 
 def _unknown(kind: str, known: Sequence[str] | Mapping[str, object]) -> Refused:
     allowed = ", ".join(known)
-    return Refused((Fault("not-an-option", f"there is no import {kind!r}", allowed=allowed,
-                          remedy=f"Use one of {allowed}.", where="KIND"),))  # fmt: skip
+    return refused("not-an-option", f"there is no import {kind!r}", allowed=allowed, remedy=f"Use one of {allowed}.",
+                   where="KIND")  # fmt: skip
 
 
 def _no_overlay(kind: str, fabric: Fabric) -> Refused:
@@ -82,4 +82,4 @@ def _no_overlay(kind: str, fabric: Fabric) -> Refused:
         f"Give an overlay (--overlay OVERLAY.yaml) with levels: [{levels}] and "
         'hosts: [{match: ["*"], gpu: H100-SXM-80G, gpus_per_host: 8, nic_bytes_per_s: 5e10}].'
     )
-    return Refused((Fault("missing-field", what, allowed="an overlay", remedy=remedy, where="--overlay"),))
+    return refused("missing-field", what, allowed="an overlay", remedy=remedy, where="--overlay")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.faults import Fault, Refused
+from app.faults import Fault, refused
 from app.settings import Settings
 from app.storage.keys import SCOPES, KeyRow, KeyStore
 from app.storage.queue import MOST_URGENT
@@ -59,9 +59,9 @@ def check_urgency(caller: Caller, urgency: int) -> None:
     if urgency > MOST_URGENT or "admin" in caller.scopes:
         return
     what = "urgency 0 goes before the plans of every other key and needs the scope admin"
-    raise Refused((Fault("not-allowed", what, "", "urgency 1 to 7; it orders the plans of one key",
-                         "Send a greater urgency, or use a key with the scope admin.", "header Isthmus-Priority"),
-                   ))  # fmt: skip
+    raise refused("not-allowed", what, "", "urgency 1 to 7; it orders the plans of one key",
+                  "Send a greater urgency, or use a key with the scope admin.",
+                  where="header Isthmus-Priority")  # fmt: skip
 
 
 class Shares:
@@ -171,12 +171,6 @@ def _count(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> in
 
 
 def _busy(code: str, what: str, of_what: str, value: int, limit: int, *, retry_after_s: int = 10) -> Busy:
-    fault = Fault(
-        code=code,
-        what=f"{what}, the limit is {limit}",
-        allowed=f"at most {limit} {of_what}",
-        remedy="Send the request again after the time in Retry-After.",
-        limit=limit,
-        value=value,
-    )
+    fault = Fault(code=code, what=f"{what}, the limit is {limit}", allowed=f"at most {limit} {of_what}",
+                  remedy="Send the request again after the time in Retry-After.", limit=limit, value=value)  # fmt: skip
     return Busy(fault, retry_after_s)

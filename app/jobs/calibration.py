@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.catalogue import entry_names
 from models.stack import StackProfile, packaged_stack
 from solver.calibration.fit_rows import calibrate_rows
@@ -22,7 +22,7 @@ def calibration(
         fitted = calibrate_rows(rows, name=name, start=_profile(profile), constants=constants)
     except KeyError as missing:
         remedy = "The columns are those of POST /v1/calibrations at /docs, and of docs/howto/fit-a-profile.md."
-        raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
+        raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
     return {
         "profile": fitted.profile.model_dump(mode="json"),
         "rows": fitted.num_rows,
@@ -39,6 +39,5 @@ def _profile(name: str | None) -> StackProfile | None:
         return None
     allowed = ", ".join(entry_names("stacks"))
     if name not in entry_names("stacks"):
-        raise Refused((Fault("unknown-name", f"no profile is called {name!r}", "/profile", allowed,
-                             f"Use one of {allowed}."),))  # fmt: skip
+        raise refused("unknown-name", f"no profile is called {name!r}", "/profile", allowed, f"Use one of {allowed}.")
     return packaged_stack(name)

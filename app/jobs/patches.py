@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from models.pointers import parts_of
 
 
@@ -116,5 +116,5 @@ def _leaves(changes: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
 
 
 def _misfit(pointer: str, what: str) -> Refused:
-    return Refused((Fault("invalid-patch", f"{pointer!r} does not fit the request: {what}", pointer,
-                          "a JSON Pointer into the base request", "Correct the pointer."),))  # fmt: skip
+    return refused("invalid-patch", f"{pointer!r} does not fit the request: {what}", pointer,
+                   "a JSON Pointer into the base request", "Correct the pointer.")  # fmt: skip

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from app.documents import canonical, check_request_limits, digest, read_model
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
-from app.faults import Fault, Refused, from_planner_error
+from app.faults import Fault, Refused, from_planner_error, refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.child import outcomes
 from app.jobs.service import PlanService
@@ -48,13 +48,13 @@ def read_question(document: Any) -> Question:
 def check_question(question: Question, settings: Settings) -> None:
     """Refuse changes that lead nowhere or meet, and changed requests that are none or are too large."""
     if question.options.time_limit_s > settings.max_time_limit_s:
-        raise Refused((Fault("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
-                             f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
-                             f"at most {settings.max_time_limit_s:g} s", "Lower the value."),))  # fmt: skip
+        raise refused("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
+                      f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
+                      f"at most {settings.max_time_limit_s:g} s", "Lower the value.")  # fmt: skip
     if question.request is None:
-        raise Refused((Fault("invalid-request", f"{question.plan_id} is a plan of a service, and none is asked",
-                             "/plan_id", "a plan of the service that is asked",
-                             "Ask that service, with --server URL; or give the plan's request."),))  # fmt: skip
+        raise refused("invalid-request", f"{question.plan_id} is a plan of a service, and none is asked", "/plan_id",
+                      "a plan of the service that is asked",
+                      "Ask that service, with --server URL; or give the plan's request.")  # fmt: skip
     base = _changed(question.request, question.changes, "/changes", settings)
     if isinstance(question, Robust):
         with _refusing():
@@ -120,9 +120,9 @@ def _check_watts(request: PlanRequest, question: Frontier) -> None:
     names = sorted({pool.gpu.name for pool in request.cluster.pools})
     for name in question.watts_of_gpu:
         if name not in names:
-            raise Refused((Fault("invalid-request", f"cluster {request.cluster.name!r} has no GPU called {name!r}",
-                                 f"/watts_of_gpu/{escaped(name)}", f"one of {', '.join(names)}",
-                                 "Use the name of a GPU type of the request."),))  # fmt: skip
+            raise refused("invalid-request", f"cluster {request.cluster.name!r} has no GPU called {name!r}",
+                          f"/watts_of_gpu/{escaped(name)}", f"one of {', '.join(names)}",
+                          "Use the name of a GPU type of the request.")  # fmt: skip
 
 
 def _check_target(request: PlanRequest, question: Sizing) -> None:
@@ -151,13 +151,13 @@ def _at(fault: Fault, where: str) -> Fault:
 def with_stored_plan(service: PlanService, question: Question, caller: Caller) -> Question | None:
     """The question with request and best plan of the `plan_id` it names; None where the caller has no such plan."""
     if question.plan is not None:
-        raise Refused((Fault("invalid-request", "a plan in a question proves nothing by itself", "/plan",
-                             "the plan_id of a stored plan", "Give plan_id, or leave the plan out."),))  # fmt: skip
+        raise refused("invalid-request", "a plan in a question proves nothing by itself", "/plan",
+                      "the plan_id of a stored plan", "Give plan_id, or leave the plan out.")  # fmt: skip
     if question.plan_id is None:
         return question
     if question.request is not None:
-        raise Refused((Fault("invalid-request", "both a request and a plan are named", "/plan_id",
-                             "a request or the plan_id of a stored plan", "Leave one of them out."),))  # fmt: skip
+        raise refused("invalid-request", "both a request and a plan are named", "/plan_id",
+                      "a request or the plan_id of a stored plan", "Leave one of them out.")  # fmt: skip
     text = service.plans.request(question.plan_id, owner=caller.sees)
     row = service.plans.get(question.plan_id, owner=caller.sees)
     if text is None or row is None:

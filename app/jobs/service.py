@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from anyio import CapacityLimiter
 
 from app.documents import canonical, check_request_limits, check_schedule_limits
-from app.faults import Fault, Refused, from_reason
+from app.faults import Fault, Refused, from_reason, refused
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
@@ -145,16 +145,10 @@ class PlanService:
             return
         with self._keys_lock:
             if key in self._keys_in_use:
-                raise Busy(
-                    Fault(
-                        code="idempotency-key-in-use",
-                        what="another request with this Idempotency-Key is being answered right now",
-                        pointer="",
-                        allowed="one request at a time per key",
-                        remedy="Wait for the answer of the first request, or send it again a little later.",
-                    ),
-                    retry_after_s=1,
-                )
+                fault = Fault("idempotency-key-in-use", "another request with this Idempotency-Key is being answered "
+                              "right now", allowed="one request at a time per key", remedy="Wait for the answer of "
+                              "the first request, or send it again a little later.")  # fmt: skip
+                raise Busy(fault, retry_after_s=1)
             self._keys_in_use.add(key)
         try:
             yield
@@ -184,14 +178,13 @@ class PlanService:
         if not isinstance(name, str) or name in ("auto", *entry_names("stacks")):
             return request
         if not name.startswith(CALIBRATION_PREFIX):
-            raise Refused((Fault("unknown-name", f"no stack profile is called {name!r}", "/options/stack_profile",
-                                 f"auto, {', '.join(entry_names('stacks'))}, the id of a calibration, a whole profile",
-                                 "Correct the name."),))  # fmt: skip
+            raise refused("unknown-name", f"no stack profile is called {name!r}", "/options/stack_profile",
+                          f"auto, {', '.join(entry_names('stacks'))}, the id of a calibration, a whole profile",
+                          "Correct the name.")  # fmt: skip
         row = self.calibrations.get(name, owner=caller.sees)
         if row is None:
-            raise Refused((Fault("unknown-name", f"there is no calibration {name!r}", "/options/stack_profile",
-                                 "the id of a calibration", "Use an id that GET /v1/calibrations lists."),
-                           ))  # fmt: skip
+            raise refused("unknown-name", f"there is no calibration {name!r}", "/options/stack_profile",
+                          "the id of a calibration", "Use an id that GET /v1/calibrations lists.")  # fmt: skip
         profile = StackProfile.model_validate(json.loads(row.document)["profile"])
         options = request.options.model_copy(update={"stack_profile": profile})
         return request.model_copy(update={"options": options})
@@ -241,12 +234,9 @@ class PlanService:
 
 
 def _too_busy(shares: Shares) -> Busy:
-    fault = Fault(
-        code="too-busy",
-        what="as many direct computations run already as may",
-        allowed=f"at most {shares.total} at once, {shares.per_key} of one key",
-        remedy="Send the request again after the time in Retry-After.",
-    )
+    fault = Fault(code="too-busy", what="as many direct computations run already as may",
+                  allowed=f"at most {shares.total} at once, {shares.per_key} of one key",
+                  remedy="Send the request again after the time in Retry-After.")  # fmt: skip
     return Busy(fault, retry_after_s=2)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.documents import digest, has_more_values, read_model
 from app.exporters.report.formatting import shortened
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, in_words, merged, with_value
 from app.jobs.service import PlanService, Tag
@@ -124,30 +124,30 @@ def _changes(order: StudyOrder) -> Iterator[Any]:
 def _check_pointers(order: StudyOrder) -> None:
     for pointer in order.axes:
         if not pointer.startswith("/"):
-            raise Refused((Fault("invalid-patch", f"the axis {pointer!r} is no JSON Pointer", "/axes",
-                                 "pointers into the base request, such as /constraints/max_gpus",
-                                 "Begin it with /."),))  # fmt: skip
+            raise refused("invalid-patch", f"the axis {pointer!r} is no JSON Pointer", "/axes",
+                          "pointers into the base request, such as /constraints/max_gpus",
+                          "Begin it with /.")  # fmt: skip
 
 
 def _check_size(order: StudyOrder, limit: int) -> None:
     number = _num_members(order)
     if number > limit:
-        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
-                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
-                             limit=limit, value=number),))  # fmt: skip
+        raise refused("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
+                      f"at most {limit:,} plans", "Give fewer values, or send several studies.", limit=limit,
+                      value=number)  # fmt: skip
     most = MAX_STUDY_VALUES // number
     if has_more_values(order.base, most):
         what = f"the base has more than {most:,} values, and each of the {number:,} plans has them all"
-        raise Refused((Fault("limit-exceeded", what, "/base", f"at most {MAX_STUDY_VALUES:,} values of all together",
-                             "Name a catalogue cluster in the base, or send several studies.",
-                             limit=MAX_STUDY_VALUES),))  # fmt: skip
+        raise refused("limit-exceeded", what, "/base", f"at most {MAX_STUDY_VALUES:,} values of all together",
+                      "Name a catalogue cluster in the base, or send several studies.",
+                      limit=MAX_STUDY_VALUES)  # fmt: skip
 
 
 def _num_members(order: StudyOrder) -> int:
     number = len(order.patches) + (prod(map(len, order.axes.values())) if order.axes else 0)
     if number == 0:
-        raise Refused((Fault("empty-study", "the study has neither axes with values nor patches", "",
-                             "axes, patches or both", "Add what is to vary."),))  # fmt: skip
+        raise refused("empty-study", "the study has neither axes with values nor patches", "", "axes, patches or both",
+                      "Add what is to vary.")  # fmt: skip
     return number
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlalchemy.exc import IntegrityError
 
 from app.documents import canonical, digest
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.jobs.access import Caller
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan, PlanRow
@@ -85,14 +85,7 @@ def _replayed(found: tuple[str, str], request_digest: str) -> Submitted:
     """What a key made before, if it came with the same request."""
     name, digest_before = found
     if digest_before != request_digest:
-        raise Refused(
-            (
-                Fault(
-                    code="idempotency-key-reused",
-                    what=f"this Idempotency-Key came with another request before ({digest_before})",
-                    allowed="the same request again, or a new key",
-                    remedy="Use a new Idempotency-Key for a new request.",
-                ),
-            )
-        )
+        raise refused("idempotency-key-reused", f"this Idempotency-Key came with another request before "
+                      f"({digest_before})", allowed="the same request again, or a new key",
+                      remedy="Use a new Idempotency-Key for a new request.")  # fmt: skip
     return Submitted(name, is_new=False)

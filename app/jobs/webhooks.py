@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import h11
 import sqlalchemy as sa
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.settings import Settings
 from app.storage.listing import labels_of
 from app.storage.plans import PlanStore
@@ -101,10 +101,10 @@ def check_webhook(webhook: NewWebhook | None, settings: Settings) -> None:
         if not target.is_tls and not settings.webhook_networks:
             raise NotAllowed("http is only for the networks that this service's settings name")
     except (ValueError, NotAllowed) as error:
-        raise Refused((Fault("webhook-not-allowed", f"the webhook cannot be sent: {error}", "/webhook/url",
-                             "https://HOST/PATH of a public host, without user name and fragment",
-                             "Correct the URL, or ask whoever runs the service about ISTHMUS_WEBHOOK_NETWORKS."),
-                       )) from None  # fmt: skip
+        remedy = "Correct the URL, or ask whoever runs the service about ISTHMUS_WEBHOOK_NETWORKS."
+        raise refused("webhook-not-allowed", f"the webhook cannot be sent: {error}", "/webhook/url",
+                      "https://HOST/PATH of a public host, without user name and fragment",
+                      remedy) from None  # fmt: skip
 
 
 def _check(target: Target, addresses: Sequence[str], networks: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.observations.logs import read_log
 from app.observations.measured import Measured
 from app.observations.traces import read_trace
@@ -47,4 +47,4 @@ def _unpacked(name: str, data: bytes) -> bytes:
 
 
 def _refused(name: str, what: str, remedy: str) -> Refused:
-    return Refused((Fault("invalid-request", f"{name}: {what}", remedy=remedy, where=name),))
+    return refused("invalid-request", f"{name}: {what}", remedy=remedy, where=name)

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import Field
 
 from app.exporters.replay_case import TORCH_VERSION, ReplayCase
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.replay.job import ReplayJob, log_file, result_file
 from models.base import Frozen, Name, Seconds
 
@@ -88,17 +88,17 @@ def check_torch() -> None:
     if found != TORCH_VERSION:
         what = f"PyTorch {found} is installed" if found else "PyTorch is not installed"
         remedy = "In a checkout: make torch. Elsewhere: pip install 'isthmus[torch]' (a CPU build is enough)."
-        raise Refused((Fault("missing-field", f"{what}, but replaying needs its pipeline runtime", where="--with torch",
-                             allowed=f"PyTorch {TORCH_VERSION}", remedy=remedy),))  # fmt: skip
+        raise refused("missing-field", f"{what}, but replaying needs its pipeline runtime", where="--with torch",
+                      allowed=f"PyTorch {TORCH_VERSION}", remedy=remedy)  # fmt: skip
 
 
 def execute(job: ReplayJob) -> tuple[Measured, ...]:
     """Run every case of the job; `ReplayFailed` when a process fails or hangs."""
     check_torch()
     if job.expected_s > MAX_TOTAL_S:
-        raise Refused((Fault("limit-exceeded", f"the steps would take {job.expected_s:,.0f} s", "",
-                             f"at most {MAX_TOTAL_S:,.0f} s",
-                             "Lower --operation-ms or --repetitions.", "--operation-ms"),))  # fmt: skip
+        raise refused("limit-exceeded", f"the steps would take {job.expected_s:,.0f} s", "",
+                      f"at most {MAX_TOTAL_S:,.0f} s", "Lower --operation-ms or --repetitions.",
+                      where="--operation-ms")  # fmt: skip
     num_ranks = job.cases[0].num_processes
     if any(case.num_processes != num_ranks for case in job.cases):
         raise ValueError("cases of one job have the same number of processes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.terminal.inputs import hosts_text, read_source
 from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
@@ -75,14 +75,14 @@ def _check(plan_source: str | None, kind: str | None, *, every: bool, out: Path 
     from app.exporters.registry import exporter_named
 
     if plan_source is None:
-        raise Refused((Fault("missing-field", "no plan is named", where="PLAN", allowed="a file, or an id on --server",
-                             remedy="Name one; `isthmus export --list` needs none."),))  # fmt: skip
+        raise refused("missing-field", "no plan is named", where="PLAN", allowed="a file, or an id on --server",
+                      remedy="Name one; `isthmus export --list` needs none.")  # fmt: skip
     if every == (kind is not None):
-        raise Refused((Fault("contradiction", "give either --format or --all", where="--format", allowed="one of them",
-                             remedy="`isthmus export --list` shows the forms."),))  # fmt: skip
+        raise refused("contradiction", "give either --format or --all", where="--format", allowed="one of them",
+                      remedy="`isthmus export --list` shows the forms.")  # fmt: skip
     if every and out is None:
-        raise Refused((Fault("missing-field", "--all writes files", where="--out", allowed="a folder",
-                             remedy="Name the folder: --out FOLDER."),))  # fmt: skip
+        raise refused("missing-field", "--all writes files", where="--out", allowed="a folder",
+                      remedy="Name the folder: --out FOLDER.")  # fmt: skip
     if kind is not None:
         exporter_named(kind)
 

@@ -10,7 +10,7 @@ import sys
 from rich.markup import escape
 
 from app.client.errors import ServiceError, Unreachable
-from app.faults import Fault, Refused, from_planner_error
+from app.faults import Fault, Refused, from_planner_error, refused
 from app.settings import InvalidSetting
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import print_faults
@@ -21,9 +21,9 @@ from models.errors import PlannerError
 def report(error: Exception) -> ExitCode | None:
     """Tell what happened and say how to end; None: nothing is known about such an error."""
     screen = console(stderr=True)
-    refused = _refused(error)
-    if refused is not None:
-        print_faults(screen, refused)
+    found = _refused(error)
+    if found is not None:
+        print_faults(screen, found)
         is_ours = isinstance(error, ServiceError) and error.status >= 500
         return ExitCode.DEFECT if is_ours else ExitCode.BAD_INPUT
     if isinstance(error, InvalidSetting):
@@ -47,7 +47,7 @@ def _refused(error: Exception) -> Refused | None:
         return Refused((from_planner_error(error),))
     if isinstance(error, Unreachable):
         remedy = "Start one with `isthmus serve`, or name it with --server or ISTHMUS_SERVER."
-        return Refused((Fault("not-ready", str(error), remedy=remedy, where="--server"),))
+        return refused("not-ready", str(error), remedy=remedy, where="--server")
     if isinstance(error, ServiceError) and error.faults:
         return Refused([Fault(**fault.model_dump()) for fault in error.faults])
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.options import Json, Quiet
 from app.terminal.screen import Screen
 
@@ -69,8 +69,8 @@ def revoke(
     """End a key at once."""
     with _store(context, database) as store:
         if not store.revoke(key_id):
-            raise Refused((Fault("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
-                                 "Correct the id.", "first argument"),))  # fmt: skip
+            raise refused("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
+                          "Correct the id.", where="first argument")  # fmt: skip
     screen = Screen(as_json=as_json, quiet=quiet)
     screen.news.print(f"revoked: {key_id}", markup=False, highlight=False)
     screen.show({"revoked": key_id}, lambda _: None)
@@ -96,13 +96,12 @@ def _check(owner: str, scopes: frozenset[str]) -> None:
     from app.storage.keys import OWNER, SCOPES, unknown_scopes
 
     if not OWNER.fullmatch(owner):
-        raise Refused((Fault("bad-pattern", f"{owner!r} is no owner", "", "1 to 40 letters, digits, dots and dashes",
-                             "Give another name.", "first argument"),))  # fmt: skip
+        raise refused("bad-pattern", f"{owner!r} is no owner", "", "1 to 40 letters, digits, dots and dashes",
+                      "Give another name.", where="first argument")  # fmt: skip
     unknown = unknown_scopes(scopes)
     if unknown or not scopes:
         what = f"no scope is called {unknown[0]!r}" if unknown else "a key without a scope may do nothing"
-        raise Refused((Fault("not-an-option", what, "", ", ".join(SCOPES), "Give some of them.",
-                             "--scopes"),))  # fmt: skip
+        raise refused("not-an-option", what, "", ", ".join(SCOPES), "Give some of them.", where="--scopes")
 
 
 def _cells(row: KeyRow) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.faults import Fault, Refused
+from app.faults import refused
 
 SUBJECTS = ("training", "network", "pipeline")
 COLUMNS = ("rows", "mean_abs_pct", "median_abs_pct", "bias_pct", "worst_pct")
@@ -22,15 +22,15 @@ def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[s
     """Errors per family and in total, as plain values."""
     if subject not in SUBJECTS:
         allowed = ", ".join(SUBJECTS)
-        raise Refused((Fault("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
-                             remedy=f"Use one of {allowed}.", where="first argument"),))  # fmt: skip
+        raise refused("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
+                      remedy=f"Use one of {allowed}.", where="first argument")  # fmt: skip
     module = importlib.import_module(f"solver.calibration.{subject}")
     validate: Callable[[Sequence[Mapping[str, str]]], Any] = getattr(module, f"validate_{subject}")
     try:
         report: dict[str, Any] = validate(rows).to_dict()
     except KeyError as missing:
         remedy = f"Use the columns of the measured {subject} data."
-        raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
+        raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
     return report
 
 

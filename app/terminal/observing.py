@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import read_rows, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
@@ -56,13 +56,13 @@ def observe(
     with service(server, key_file) as client:
         found, asked = _planned(plan_source, request, client)
     if rows is not None and asked is None:
-        raise Refused((Fault("missing-field", "a row states the job, which a plan does not hold", where="--request",
-                             remedy="Give the request of the plan: --request REQUEST.json."),))  # fmt: skip
+        raise refused("missing-field", "a row states the job, which a plan does not hold", where="--request",
+                      remedy="Give the request of the plan: --request REQUEST.json.")  # fmt: skip
     runs = [read_measured(one, read_source(one), found) for one in logs]
     if not any(one.step_s for one in runs):
         what = "; ".join(f"{one.name}: {', '.join(one.notes)}" for one in runs)
-        raise Refused((Fault("invalid-request", f"no step time in these files: {what}", where="LOGS",
-                             remedy="Record whole steps: two and more."),))  # fmt: skip
+        raise refused("invalid-request", f"no step time in these files: {what}", where="LOGS",
+                      remedy="Record whole steps: two and more.")  # fmt: skip
     seen = observation(found, runs, tolerance=tolerance)
     screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     if rows is not None and asked is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 
 
 def prepare(out: Path | None) -> None:
@@ -57,5 +57,4 @@ def write_folder(out: Path, files: Mapping[str, str], *, quiet: bool = False) ->
 
 def _unwritable(out: Path, why: str | None) -> Refused:
     what = f"{out} cannot be written: {why}"
-    return Refused((Fault("invalid-parameter", what, remedy="Name a file in a folder that you may write to.",
-                          where="--out"),))  # fmt: skip
+    return refused("invalid-parameter", what, remedy="Name a file in a folder that you may write to.", where="--out")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
 from app.terminal.inputs import read_source
 from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, SaveSearch, Server, Source, TimeLimit, service
@@ -136,8 +136,8 @@ def _outcome(
 
 def _check_saving(client: Client | None, save_search: Path | None) -> None:
     if client is not None and save_search is not None:
-        raise Refused((Fault("invalid-parameter", "a service keeps its searches itself", where="--save-search",
-                             remedy="Leave it out: isthmus resume takes the id of the plan."),))  # fmt: skip
+        raise refused("invalid-parameter", "a service keeps its searches itself", where="--save-search",
+                      remedy="Leave it out: isthmus resume takes the id of the plan.")  # fmt: skip
 
 
 def _limited(document: Any, time_limit_s: float | None) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import read_outcome, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source, service
@@ -123,8 +123,8 @@ def catalogue(
     """List GPU types, models, clusters and profiles that a request may name, or print one."""
     allowed = ", ".join(KINDS)
     if kind is not None and kind not in KINDS:
-        raise Refused((Fault("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
-                             remedy=f"Use one of {allowed}.", where="KIND"),))  # fmt: skip
+        raise refused("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
+                      remedy=f"Use one of {allowed}.", where="KIND")  # fmt: skip
     with service(server, key_file) as client:
         if kind is not None and name is not None:
             Screen(as_json=as_json or not quiet).show(_entry(client, kind, name), lambda _: None)
@@ -151,8 +151,8 @@ def _entry(client: Client | None, kind: str, name: str) -> object:
     known = _names(client, kind)
     if name not in known:
         allowed = ", ".join(known)
-        raise Refused((Fault("unknown-name", f"{kind} has no entry {name!r}", allowed=allowed,
-                             remedy=f"Use one of {allowed}.", where="NAME"),))  # fmt: skip
+        raise refused("unknown-name", f"{kind} has no entry {name!r}", allowed=allowed, remedy=f"Use one of {allowed}.",
+                      where="NAME")  # fmt: skip
     if client is not None:
         return client.catalogue(kind, name)
     return named_entry(kind, name)  # type: ignore[arg-type] # one of KINDS

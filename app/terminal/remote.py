@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from app.client.blocking import Client
 from app.client.errors import ServiceError
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_source
 from app.terminal.progress import ProgressLine
@@ -29,8 +29,8 @@ def client_of(address: str, key_file: Path | None, api_key: str | None) -> Clien
         return Client(address, api_key=key_of(key_file, api_key))
     except ValueError as error:
         what, _, remedy = str(error).partition(": ")
-        raise Refused((Fault("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
-                             remedy=remedy.capitalize() + ".", where="--server"),)) from None  # fmt: skip
+        raise refused("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
+                      remedy=remedy.capitalize() + ".", where="--server") from None  # fmt: skip
 
 
 def plan_on(client: Client, document: Mapping[str, Any], screen: Screen) -> Outcome:
@@ -73,9 +73,9 @@ def plan_of(outcome: Outcome | Plan) -> Plan:
     if isinstance(outcome, Plan):
         return outcome
     if isinstance(outcome, Infeasible) or outcome.status != "planned":
-        raise Refused((Fault("invalid-plan", f"the outcome is {outcome.status}: it holds no plan", allowed="a plan",
-                             remedy="Name a document whose status is planned; `isthmus show` tells what this one says.",
-                             where="PLAN"),))  # fmt: skip
+        raise refused("invalid-plan", f"the outcome is {outcome.status}: it holds no plan", allowed="a plan",
+                      remedy="Name a document whose status is planned; `isthmus show` tells what this one says.",
+                      where="PLAN")  # fmt: skip
     return outcome.plan
 
 
@@ -89,6 +89,6 @@ def key_of(key_file: Path | None, api_key: str | None) -> str | None:
         return api_key
     key = read_source(str(key_file)).strip()
     if not key or not key.isascii() or len(key.split()) != 1:
-        raise Refused((Fault("invalid-parameter", f"{key_file} does not hold one API key", "", "one word in ASCII",
-                             "Put there what `isthmus keys create` printed.", "--key-file"),))  # fmt: skip
+        raise refused("invalid-parameter", f"{key_file} does not hold one API key", "", "one word in ASCII",
+                      "Put there what `isthmus keys create` printed.", where="--key-file")  # fmt: skip
     return key.decode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import read_outcome, read_source
 from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
@@ -97,8 +97,8 @@ def _asked_about(plan_source: str, request: str | None, client: Client | None) -
     if client is not None:
         return {"plan_id": plan_source}
     if request is None:
-        raise Refused((Fault("missing-field", "a plan document does not hold its request", where="--request",
-                             remedy="Give it: --request REQUEST.json; or name a plan on a --server."),))  # fmt: skip
+        raise refused("missing-field", "a plan document does not hold its request", where="--request",
+                      remedy="Give it: --request REQUEST.json; or name a plan on a --server.")  # fmt: skip
     plan = plan_of(read_outcome(read_source(plan_source)))
     return {"request": parse_json(read_source(request)), "plan": plan.model_dump(mode="json")}
 
@@ -123,9 +123,9 @@ def _prepared(found: WhatIfLostAnswer, lost: list[str]) -> WhatNowAnswer:
     chosen = by_name.get(lost[0]) if len(lost) == 1 else None
     if chosen is None or chosen.answer is None:
         ready = ", ".join(name for name, one in by_name.items() if one.answer is not None)
-        raise Refused((Fault("invalid-parameter", f"no answer was prepared for {', '.join(lost) or 'no loss'}", "",
-                             f"one of {ready}", "Name one loss that was prepared, or ask without --prepared.",
-                             "--lost"),))  # fmt: skip
+        raise refused("invalid-parameter", f"no answer was prepared for {', '.join(lost) or 'no loss'}", "",
+                      f"one of {ready}", "Name one loss that was prepared, or ask without --prepared.",
+                      where="--lost")  # fmt: skip
     return chosen.answer
 
 

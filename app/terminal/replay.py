@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.faults import Fault, Refused
+from app.faults import refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_source
 from app.terminal.options import Json, Quiet
@@ -86,8 +86,8 @@ def _case_of_bundle(folder: Path) -> ReplayCase:
     changed = changed_files({one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()})
     if changed or not (folder / CASE_FILE).exists():
         what = f"{changed[0]} is not the file that isthmus bundle wrote" if changed else f"there is no {CASE_FILE}"
-        raise Refused((Fault("invalid-request", what, "", "a bundle for pytorch", where="BUNDLE_OR_PLAN",
-                             remedy="Write it: isthmus bundle --for pytorch --on local."),))  # fmt: skip
+        raise refused("invalid-request", what, "", "a bundle for pytorch", where="BUNDLE_OR_PLAN",
+                      remedy="Write it: isthmus bundle --for pytorch --on local.")  # fmt: skip
     return read_model(ReplayCase, parse_json(read_source(str(folder / CASE_FILE))))
 
 
@@ -104,8 +104,8 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
         return schedule.generator, asked, schedule
     parsed = parse_json(data)
     if isinstance(parsed, dict) and "generator" in parsed and "ranks" in parsed:
-        raise Refused((Fault("missing-field", "a schedule does not hold the times of its hops", where="--problem",
-                             remedy="Give its problem, too: --problem PROBLEM.json."),))  # fmt: skip
+        raise refused("missing-field", "a schedule does not hold the times of its hops", where="--problem",
+                      remedy="Give its problem, too: --problem PROBLEM.json.")  # fmt: skip
     timeline = main_timeline(read_plan(data))
     return f"route {timeline.route}", timeline.problem, timeline.schedule
 

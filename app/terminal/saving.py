@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from app.documents import canonical, read_model
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 from app.jobs.program import program
 from app.storage.searches import KeptSearch
 from app.terminal.inputs import MAX_BYTES
@@ -89,5 +89,5 @@ def read_search(source: str) -> tuple[dict[str, Any], KeptSearch]:
 
 
 def _unreadable(source: str, why: str) -> Refused:
-    return Refused((Fault("invalid-request", f"{source}: {why}", allowed="a file of isthmus plan --save-search",
-                          remedy="Name such a file; or a plan on a --server.", where="SEARCH"),))  # fmt: skip
+    return refused("invalid-request", f"{source}: {why}", allowed="a file of isthmus plan --save-search",
+                   remedy="Name such a file; or a plan on a --server.", where="SEARCH")  # fmt: skip

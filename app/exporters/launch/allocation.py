@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from app.exporters.binding import shown
 from app.exporters.launch.ranks import RankRow
-from app.faults import Fault, Refused, from_planner_error
+from app.faults import Refused, from_planner_error, refused
 from app.hostlists import unfold
 from models.errors import PlannerError
 
@@ -96,5 +96,5 @@ def _spread(rows: Sequence[RankRow], switches_of: Mapping[str, Sequence[str]]) -
 
 
 def _refused(what: str) -> Refused:
-    return Refused((Fault("invalid-request", what, "", "the output of scontrol show job, or a hostlist",
-                          "Ask again when the job runs.", where="JOB"),))  # fmt: skip
+    return refused("invalid-request", what, "", "the output of scontrol show job, or a hostlist",
+                   "Ask again when the job runs.", where="JOB")  # fmt: skip

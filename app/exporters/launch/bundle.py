@@ -22,7 +22,7 @@ from app.exporters.launch.schedulers import SCHEDULERS, Scheduler
 from app.exporters.launch.trainers import TRAINERS, Trainer, environment
 from app.exporters.target import one_line
 from app.exporters.templating import render
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -80,8 +80,8 @@ def changed_files(files: Mapping[str, bytes]) -> list[str]:
     try:
         digests = json.loads(files["manifest.json"])["sha256"]
     except (KeyError, ValueError, TypeError):
-        raise Refused((Fault("invalid-request", "the folder has no manifest.json of a bundle", "", "a bundle's folder",
-                             "Give the folder that isthmus bundle wrote.", where="BUNDLE"),)) from None  # fmt: skip
+        raise refused("invalid-request", "the folder has no manifest.json of a bundle", "", "a bundle's folder",
+                      "Give the folder that isthmus bundle wrote.", where="BUNDLE") from None  # fmt: skip
     return [
         name
         for name, digest in digests.items()

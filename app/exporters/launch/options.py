@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 
 TrainerName = Literal["megatron-core", "torchtitan", "nemo", "pytorch"]
 SchedulerName = Literal["slurm", "kubernetes", "ssh", "local"]
@@ -45,11 +45,11 @@ class LaunchOptions:
             raise _refused("time_limit_minutes", str(limit), f"1 to {MAX_MINUTES}")
         if (self.trainer == "pytorch") != (self.scheduler == "local"):
             what = f"{self.trainer} is not started by {self.scheduler}: pytorch runs on this machine alone, with local"
-            raise Refused((Fault("not-an-option", what, "/scheduler", "--for pytorch --on local, or neither of both",
-                                 "Change one of them.", "--on"),))  # fmt: skip
+            raise refused("not-an-option", what, "/scheduler", "--for pytorch --on local, or neither of both",
+                          "Change one of them.", where="--on")  # fmt: skip
 
 
 def _refused(option: str, value: str, allowed: str) -> Refused:
     where = f"--{option.replace('_', '-')}"
-    return Refused((Fault("bad-pattern", f"{value[:60]!r} cannot be the {option.replace('_', ' ')}", f"/{option}",
-                          allowed, "Give another value.", where=where),))  # fmt: skip
+    return refused("bad-pattern", f"{value[:60]!r} cannot be the {option.replace('_', ' ')}", f"/{option}", allowed,
+                   "Give another value.", where=where)  # fmt: skip

@@ -17,7 +17,7 @@ from itertools import islice
 from app.exporters.hosts import hosts_of, pools_of, ranges
 from app.exporters.places import building_of
 from app.exporters.rank_map_csv import harmless
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -102,9 +102,8 @@ def read_rows(text: str) -> list[RankRow]:
             for first, number, local, pipeline_rank, building, pool, hosts in lines[1:]
         ]
     except (ValueError, csv.Error) as error:
-        raise Refused((Fault("invalid-request", f"ranks.csv cannot be read: {error}", "",
-                             "the ranks.csv of a bundle", "Give the folder that isthmus bundle wrote.",
-                             where="BUNDLE"),)) from None  # fmt: skip
+        raise refused("invalid-request", f"ranks.csv cannot be read: {error}", "", "the ranks.csv of a bundle",
+                      "Give the folder that isthmus bundle wrote.", where="BUNDLE") from None  # fmt: skip
 
 
 def seen_ranks(log: str) -> list[RankSeen]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from app.exporters.templating import render
 from app.exporters.torchtitan_args import module_names
-from app.faults import Fault, Refused
+from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
 from models.workload import Architecture
@@ -59,9 +59,9 @@ def titan_model(architecture: Architecture) -> TitanModel:
         if all(getattr(one, name) == value for name, value in sizes.items()):
             return one
     names = ", ".join(f"{one.module} {one.flavour}" for one in MODELS)
-    raise Refused((Fault("not-expressible", f"torchtitan's registry has no model of the sizes of {architecture.name!r}",
-                         "/request/workload/architecture", f"the sizes of {names}",
-                         "Take --for megatron-core, which builds a model of any sizes, or register it in torchtitan."),))  # fmt: skip  # noqa: E501
+    remedy = "Take --for megatron-core, which builds a model of any sizes, or register it in torchtitan."
+    raise refused("not-expressible", f"torchtitan's registry has no model of the sizes of {architecture.name!r}",
+                  "/request/workload/architecture", f"the sizes of {names}", remedy)  # fmt: skip
 
 
 def torchtitan_job(plan: Plan, request: PlanRequest) -> str:

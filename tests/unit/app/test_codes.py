@@ -19,6 +19,7 @@ from solver.calibration import fit
 
 CODE = re.compile(r"[a-z]+(?:-[a-z]+)*")
 SOURCES = sorted(Path(app.__file__).parent.rglob("*.py"))
+MAKERS = ("Fault", "refused")
 CATALOGUES = ("ISSUE_TYPES", "STATUSES")
 
 
@@ -39,11 +40,11 @@ def _without_catalogues(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _stated_by_faults() -> set[str]:
-    """The constant codes of every `Fault(...)` in the program."""
+    """The constant codes of every `Fault(...)` and `refused(...)` in the program."""
     found = set()
     for tree in _trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fault":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
                 given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "code")]
                 found |= {one.value for one in given if isinstance(one, ast.Constant)}
     return found
