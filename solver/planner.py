@@ -135,12 +135,11 @@ def _searched(
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
     if search.result.nothing_open:
         return Infeasible(reasons=_reasons(search, late), elapsed_s=clock() - started)
-    reasons = () if search.frontier.any_fits else memory_reasons(context, space, late=late)
-    if reasons:  # known without prices, which there was no time for
-        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     least_s = search.result.least_s
-    if LONGEST_S < least_s < float("inf"):  # so it is with all that there was no time for
-        return Infeasible(reasons=duration_reasons(context, least_s), elapsed_s=elapsed)
+    reasons = () if search.frontier.any_fits else memory_reasons(context, space, late=late)
+    reasons = reasons or duration_reasons(context, least_s)
+    if reasons:  # known without prices, or of all that there was no time for
+        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     return NotFound(lower_bound_s=least_s, detail=search.result.account(), elapsed_s=elapsed)
 
 
@@ -156,6 +155,7 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
         return reasons
     if least_s == float("inf") and frontier.any_fits:
         return placement_reasons(context, frontier.space, late)
-    if LONGEST_S < least_s < float("inf"):
-        return (*reasons, *duration_reasons(context, least_s))
-    return (*reasons, *target_reasons(context, least_s)) if frontier.goal.has_target else reasons
+    takes_months = duration_reasons(context, least_s)
+    if takes_months or not frontier.goal.has_target:
+        return (*reasons, *takes_months)
+    return (*reasons, *target_reasons(context, least_s))

@@ -44,7 +44,10 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
     request = context.request
     batch = request.workload.global_batch_sequences
     unlimited = enumerate_space(request, most_operations=inf)
-    found = (_too_long(context, unlimited, late) or memory_reasons(context, unlimited, late)) if len(unlimited) else ()
+    found = _too_long(context, unlimited, late) if len(unlimited) else ()
+    least = None if found or not len(unlimited) else _least_need(context, unlimited)
+    if least is not None:
+        return _memory_too_small(context, unlimited, *least, late)
     if found:
         return found
     remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
@@ -130,16 +133,22 @@ def _other_batches(request: PlanRequest, unit: int, num_stages: int) -> Iterator
 
 def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
     """Empty when some configuration fits, or where the space is too large to say; else the one that needs least."""
+    least = _least_need(context, space)
+    return () if least is None else memory_reason(context, space, *least, late=late)
+
+
+def _least_need(context: Context, space: Space) -> tuple[float, int] | None:
+    """Bytes that the least row needs, and that row; None where one fits, or where the space is too large to say."""
     if len(space) > MAX_ROWS:
-        return ()
-    least = (float("inf"), 0)
+        return None
+    least = (inf, 0)
     for rows in np.array_split(_least_memory_first(space), -(-len(space) // PORTION)):
         fits, need_bytes = memory_needs(context, space.take(rows))
         if bool(fits.any()):
-            return ()
+            return None
         place = int(np.argmin(need_bytes))
         least = min(least, (float(need_bytes[place]), int(rows[place])))
-    return memory_reason(context, space, *least, late=late)
+    return least
 
 
 def memory_reason(
@@ -154,6 +163,11 @@ def memory_reason(
         too_long = _too_long(context, enumerate_space(context.request, most_operations=inf), late)
         if too_long:
             return too_long
+    return _memory_too_small(context, space, need_bytes, row, late)
+
+
+def _memory_too_small(context: Context, space: Space, need_bytes: float, row: int, late: Late) -> tuple[Reason, ...]:
+    """What this row needs against the largest memory, and what would make it fit."""
     gpu = max((gpu_class.gpu for gpu_class in context.gpu_classes.values()), key=lambda one: one.memory_bytes)
     columns, limit_bytes = space.columns, context.memory_limit_bytes(gpu)
     where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
@@ -210,7 +224,9 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
 
 
 def duration_reasons(context: Context, least_s: float) -> tuple[Reason, ...]:
-    """Every iteration is so long that some figure of the request can only be in a wrong unit."""
+    """Empty unless every iteration is so long that some figure of the request can only be in a wrong unit."""
+    if not LONGEST_S < least_s < inf:
+        return ()
     return (
         Reason(
             code="too-slow",
