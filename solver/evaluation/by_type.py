@@ -5,6 +5,7 @@ Sharing out layers is `solver/configurations/by_type.py`, the patterns are `solv
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -241,9 +242,9 @@ def _segment_orders(
     segments = _filled(problem, _segments(context, in_regions=in_regions), costs)
     if not segments:
         return []
-    held: dict[int, int] = {}
+    held = Counter[int]()
     for one in segments:
-        held[one.region] = held.get(one.region, 0) + one.num_ranks
+        held[one.region] += one.num_ranks
     sequences = [
         sorted(segments, key=lambda one: (-held[one.region], one.region, key(costs[one.gpu]), one.gpu)) for key in keys
     ]

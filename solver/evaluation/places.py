@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
@@ -101,9 +102,9 @@ def on_fast_types(
 
     Even shares run at the pace of the slowest type in use.
     """
-    capacity: dict[str, int] = {}
+    capacity = Counter[str]()
     for group, available in zip(context.capacity_groups, problem.capacity_u, strict=True):
-        capacity[group.gpu] = capacity.get(group.gpu, 0) + available
+        capacity[group.gpu] += available
     if len(capacity) > 1:
         costs = type_costs(context, configuration)
         fast, held = set[str](), 0

@@ -7,7 +7,7 @@ block, exchanges around the places of each.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -170,10 +170,10 @@ class Distances:
     @cached_property
     def leaving(self) -> dict[str, float]:
         """Rate of all edges that leave every place of the tree."""
-        rates = Counter[str]()
+        rates = defaultdict[str, float](float)
         for edge in self.topology.edges:
             for name in set(self.topology.ancestors(edge.from_place)) - set(self.topology.ancestors(edge.to_place)):
-                rates[name] += edge.capacity_bytes_per_s  # type: ignore[assignment]
+                rates[name] += edge.capacity_bytes_per_s
         return dict(rates)
 
     def _place(self, group: int) -> str:
@@ -247,15 +247,14 @@ class _Load:
 
     def __init__(self, topology: Topology, leaving: Mapping[str, float]) -> None:
         self.topology, self.leaving = topology, leaving
-        self.carried: Counter[int] = Counter()
-        self.left: Counter[str] = Counter()
+        self.carried, self.left = defaultdict[int, float](float), defaultdict[str, float](float)
         self.hops: list[PathFacts] = []
         self.latency_s = 0.0
 
     def copied(self) -> _Load:
         """A copy that goes on by itself."""
         other = _Load(self.topology, self.leaving)
-        other.carried, other.left = Counter(self.carried), Counter(self.left)
+        other.carried, other.left = self.carried.copy(), self.left.copy()
         other.hops, other.latency_s = list(self.hops), self.latency_s
         return other
 
@@ -265,9 +264,9 @@ class _Load:
             facts = self.topology.path_facts(source, target)
             self.hops.append(facts)
             for edge in facts.edges:
-                self.carried[edge] += part  # type: ignore[assignment]
+                self.carried[edge] += part
             for name in set(self.topology.ancestors(source)) - set(self.topology.ancestors(target)):
-                self.left[name] += part  # type: ignore[assignment]
+                self.left[name] += part
 
     def join(self, pairs: list[tuple[str, str]]) -> None:
         """Messages there and back between pairs of places, among which the replicas are shared out."""
@@ -288,7 +287,7 @@ class _Load:
             (one for one in self.hops if worst in one.edges), key=lambda one: (one.capacity_bytes_per_s, one.edges)
         )
         farthest = max(_delay_s(one) for one in self.hops)
-        load = float(self.carried[worst])
+        load = self.carried[worst]
         free = rates[worst] / load
         wide = min((self.leaving[name] / part for name, part in self.left.items()), default=free)
         edges = frozenset(self.carried)

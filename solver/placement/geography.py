@@ -5,6 +5,7 @@ Columns are in the order of the capacity groups (u) or of the buildings (b).
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,9 +47,9 @@ class Geography:
     @cached_property
     def largest_building_gpus(self) -> int:
         """GPUs to use in the largest building: a larger job crosses."""
-        held: dict[str, int] = {}
+        held = Counter[str]()
         for group in self.groups:
-            held[group.building] = held.get(group.building, 0) + sum(self.pools[p].num_free_gpus for p in group.pools)
+            held[group.building] += sum(self.pools[p].num_free_gpus for p in group.pools)
         return max(held.values())
 
     @cached_property
@@ -70,9 +71,9 @@ class Geography:
 
     def _longest_delay_s(self, group_u: tuple[int, ...]) -> float:
         """Longest one-way delay between first pools of two capacity groups of one set, 0 where no path joins them."""
-        first: dict[int, list[str]] = {}
+        first = defaultdict[int, list[str]](list)
         for own, group in zip(self.groups, group_u, strict=True):
-            first.setdefault(group, []).append(self.pools[own.pools[0]].place)
+            first[group].append(self.pools[own.pools[0]].place)
         delays = [
             self.topology.path_facts(one, other).latency_s
             for places in first.values()
@@ -86,11 +87,11 @@ class Geography:
     def leaving_bytes_per_s(self) -> tuple[float, ...]:
         """Rate of everything that leaves each building; infinite where nothing does."""
         building_at = buildings_of(self.cluster)
-        rates: dict[str, float] = {}
+        rates = defaultdict[str, float](float)
         for edge in self.topology.edges:
             building = building_at[edge.from_place]
             if building != building_at[edge.to_place]:
-                rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
+                rates[building] += edge.capacity_bytes_per_s
         return tuple(rates.get(name, float("inf")) for name in dict.fromkeys(group.building for group in self.groups))
 
     @property

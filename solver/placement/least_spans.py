@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from itertools import combinations
 
 from solver.placement.problem import PlacementProblem, Tier
@@ -16,10 +17,9 @@ def least_span_s(problem: PlacementProblem, tier: Tier, crossings: int) -> float
     replica visit it: then one group holds them all, and at best the ranks of the highest price lie whole, see
     `_most_whole`.
     """
-    groups: dict[int, dict[int, int]] = {}
-    for u, group in enumerate(tier.group_u):
-        held = groups.setdefault(group, {})
-        held[problem.building_u[u]] = held.get(problem.building_u[u], 0) + problem.capacity_u[u]
+    groups = defaultdict[int, Counter[int]](Counter)
+    for group, building, capacity in zip(tier.group_u, problem.building_u, problem.capacity_u, strict=True):
+        groups[group][building] += capacity
     replicas, ranks = problem.num_replicas, problem.num_ranks
     if sum(sum(held.values()) // ranks for held in groups.values()) < replicas:
         return float("inf")

@@ -248,16 +248,16 @@ def chained_routes(problem: MoveProblem, counts: Counts, whole: Sequence[tuple[i
     rank in the same pool, else in the same building, else wherever is room: each cut has its fewest changes.
     """
     left = [list(row) for row in counts]
-    routes: dict[tuple[int, ...], int] = {}
+    routes = Counter[tuple[int, ...]]()
     for pools in whole:
         if all(left[p][u] > 0 for p, u in enumerate(pools)):
-            routes[pools] = routes.get(pools, 0) + 1
+            routes[pools] += 1
             for p, u in enumerate(pools):
                 left[p][u] -= 1
     if problem.bundle > 1:
         _give_back(routes, left, problem.bundle)
     for pools, number in _chains(problem, left):
-        routes[pools] = routes.get(pools, 0) + number
+        routes[pools] += number
     return tuple(RouteCount(pools, number) for pools, number in routes.items())
 
 

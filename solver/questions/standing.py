@@ -6,6 +6,7 @@ a group there that holds the same layers, split the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,15 +59,11 @@ class Standing:
 
     def count(self, rank: int | None, pool: int) -> int:
         """Groups of a rank of the plan that are still there in a pool."""
-        return 0 if rank is None else self._counts.get((rank, pool), 0)
+        return 0 if rank is None else self._counts[rank, pool]
 
     @cached_property
-    def _counts(self) -> dict[tuple[int, int], int]:
-        found: dict[tuple[int, int], int] = {}
-        for rank, slots in enumerate(self.slots):
-            for slot in slots.values():
-                found[rank, slot.pool] = found.get((rank, slot.pool), 0) + 1
-        return found
+    def _counts(self) -> Counter[tuple[int, int]]:
+        return Counter((rank, slot.pool) for rank, slots in enumerate(self.slots) for slot in slots.values())
 
 
 def rank_keys(configuration: Configuration) -> tuple[RankKey, ...]:

@@ -8,6 +8,7 @@ least latency: no copy is faster on these paths. Reading a checkpoint from stora
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,15 +71,11 @@ def state_moves(
 
 def _arrivals(settled: SlotPlacement) -> list[tuple[int, int, int, int]]:
     """Rank, pool, groups that stay there, groups that come."""
-    total: dict[tuple[int, int], int] = {}
+    total, retained_there = Counter[tuple[int, int]](), Counter[tuple[int, int]](settled.retained_groups)
     for route in settled.routes:
-        for rank, pool in enumerate(route.pools):
-            total[rank, pool] = total.get((rank, pool), 0) + route.num_replicas
-    retained_there: dict[tuple[int, int], int] = {}
-    for key in settled.retained_groups:
-        retained_there[key] = retained_there.get(key, 0) + 1
-    return [(rank, pool, retained_there.get((rank, pool), 0), number - retained_there.get((rank, pool), 0))
-            for (rank, pool), number in sorted(total.items())]  # fmt: skip
+        for key in enumerate(route.pools):
+            total[key] += route.num_replicas
+    return [(*key, retained_there[key], number - retained_there[key]) for key, number in sorted(total.items())]
 
 
 @dataclass(frozen=True)
