@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from app.storage.listing import newest_first, owned
-from app.storage.tables import CALIBRATIONS, Store
+from app.storage.tables import CALIBRATIONS, Store, timed_id
 
 CALIBRATION_PREFIX = "cal_"
 
@@ -29,7 +28,7 @@ class CalibrationStore(Store):
     def insert(self, owner: str, document: bytes, *, most: int | None = None) -> CalibrationRow | None:
         """Keep a calibration under a new id; None when its owner has `most` already."""
         now = self._clock()
-        row = CalibrationRow(f"{CALIBRATION_PREFIX}{int(now * 1000):012x}{os.urandom(10).hex()}", owner, document, now)
+        row = CalibrationRow(timed_id(CALIBRATION_PREFIX, now), owner, document, now)
         with self._engine.begin() as connection:
             connection.execute(sa.insert(CALIBRATIONS).values(**vars(row)))
             mine = sa.select(sa.func.count()).select_from(CALIBRATIONS).where(CALIBRATIONS.c.owner == owner)
@@ -45,17 +44,13 @@ class CalibrationStore(Store):
 
     def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
         """One calibration, or None; of this owner only, when one is named."""
-        with self._engine.connect() as connection:
-            row = (
-                connection.execute(sa.select(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner))).mappings().first()
-            )
-        return None if row is None else CalibrationRow(**row)
+        row = self._row(sa.select(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner)))
+        return None if row is None else CalibrationRow(**row._asdict())
 
     def page(self, *, limit: int, before: str | None, owner: str | None) -> list[CalibrationRow]:
         """Calibrations, newest first, older than `before`."""
         query = newest_first(sa.select(CALIBRATIONS), CALIBRATIONS, limit=limit, before=before, owner=owner)
-        with self._engine.connect() as connection:
-            return [CalibrationRow(**row) for row in connection.execute(query).mappings()]
+        return [CalibrationRow(**row._asdict()) for row in self._rows(query)]
 
     def delete(self, name: str, *, owner: str | None) -> bool:
         """Remove one; plans that used it keep what they took from it."""

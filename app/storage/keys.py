@@ -80,13 +80,12 @@ class KeyStore(Store):
         """The living key that a token is, or None; it takes as long whether the id exists or not."""
         found = _TOKEN.fullmatch(token)
         key_id, secret = found.groups() if found else ("", "")
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(KEYS).where(KEYS.c.id == key_id)).mappings().first()
-        stored = _NOBODY if row is None else str(row["secret_digest"])
+        row = self._row(sa.select(KEYS).where(KEYS.c.id == key_id))
+        stored = _NOBODY if row is None else str(row.secret_digest)
         is_right = hmac.compare_digest(stored, digest_of(secret))
-        if row is None or not is_right or row["revoked_at"] is not None:
+        if row is None or not is_right or row.revoked_at is not None:
             return None
-        return _row(row)
+        return _row(row._asdict())
 
     def revoke(self, key_id: str) -> bool:
         """End a key now; false when there is no such living key."""
@@ -96,14 +95,12 @@ class KeyStore(Store):
 
     def all(self) -> list[KeyRow]:
         """Every key, the revoked ones too, oldest first."""
-        with self._engine.connect() as connection:
-            return [_row(row) for row in connection.execute(sa.select(KEYS).order_by(KEYS.c.created_at)).mappings()]
+        return [_row(row._asdict()) for row in self._rows(sa.select(KEYS).order_by(KEYS.c.created_at))]
 
     def any_living(self) -> bool:
         """Whether somebody could come in."""
         query = sa.select(KEYS.c.id).where(KEYS.c.revoked_at.is_(None)).limit(1)
-        with self._engine.connect() as connection:
-            return connection.execute(query).first() is not None
+        return self._row(query) is not None
 
     def count_submission(self, connection: sa.Connection, key_id: str) -> int:
         """Count one more submission of this minute and return how many there are; locks the key's row until the end."""

@@ -5,7 +5,6 @@ How it changes hands is in `lease` and `holds`, what workers write in `queue`.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ from app.storage.holds import change
 from app.storage.lease import ask_to_stop
 from app.storage.listing import EVERYTHING, Wanted, conditions, ordered, owned
 from app.storage.searches import KeptSearch, begin_with, delete_kept
-from app.storage.tables import EVENTS, PLANS, Store, writing
+from app.storage.tables import EVENTS, PLANS, Store, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
@@ -98,15 +97,6 @@ _LIGHT = [
 STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
-def new_id(now: float, kind: Kind = "plan") -> str:
-    """An id that sorts by time among its kind, at most 40 characters: 48 bits of milliseconds, then chance.
-
-    >>> new_id(0.001)[:17]
-    'plan_000000000001'
-    """
-    return f"{kind}_{int(now * 1000):012x}{os.urandom(10 if kind == 'plan' else 9).hex()}"
-
-
 def kind_of(row_id: str) -> Kind:
     """What a row asks for.
 
@@ -138,7 +128,8 @@ class PlanStore(Store):
         """The same inside a transaction of the caller."""
         now = self._clock()
         origin = {one.name: getattr(new, one.name) for one in fields(PlanOrigin)}
-        row = PlanRow(id=new_id(now, new.kind), request_digest=new.request_digest, created_at=now, **origin)
+        own_id = timed_id(f"{new.kind}_", now, 10 if new.kind == "plan" else 9)  # at most 40 characters
+        row = PlanRow(id=own_id, request_digest=new.request_digest, created_at=now, **origin)
         key = scoped_key(new.owner, new.idempotency_key)
         # Values apart from the statement: SQLAlchemy then builds and compiles it once, not at every submission.
         connection.execute(_INSERT_PLAN, {**vars(row), "request": new.request, "idempotency_key": key, "lease": 0})
@@ -153,25 +144,23 @@ class PlanStore(Store):
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
         """One plan, or None; of this owner only, when one is named."""
         columns = _LIGHT if with_outcome else STATUS_COLUMNS
-        with self._engine.connect() as connection:
-            found = connection.execute(sa.select(*columns).where(*self._owned(plan_id, owner))).mappings().first()
-        return None if found is None else PlanRow(**found)
+        found = self._row(sa.select(*columns).where(*self._owned(plan_id, owner)))
+        return None if found is None else PlanRow(**found._asdict())
 
     def revision(self, plan_id: str, *, owner: str | None = None) -> int | None:
         """The number that changes with the plan, or None."""
-        with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.revision).where(*self._owned(plan_id, owner))).scalar()
+        found: int | None = self._value(sa.select(PLANS.c.revision).where(*self._owned(plan_id, owner)))
+        return found
 
     def request(self, plan_id: str, *, owner: str | None = None) -> bytes | None:
         """The request of a plan, as JSON text."""
-        with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.request).where(*self._owned(plan_id, owner))).scalar()
+        found: bytes | None = self._value(sa.select(PLANS.c.request).where(*self._owned(plan_id, owner)))
+        return found
 
     def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
         """Id and request digest of the plan that came with an owner's idempotency key."""
         query = sa.select(PLANS.c.id, PLANS.c.request_digest).where(PLANS.c.idempotency_key == scoped_key(owner, key))
-        with self._engine.connect() as connection:
-            row = connection.execute(query).first()
+        row = self._row(query)
         return None if row is None else (row[0], row[1])
 
     def latest_of(self, request_digest: str, *, owner: str | None) -> PlanRow | None:
@@ -183,10 +172,8 @@ class PlanStore(Store):
             .order_by(PLANS.c.id.desc())
             .limit(1)
         )
-        with self._engine.connect() as connection:
-            found = connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).mappings()
-            row = found.first()
-        return None if row is None else PlanRow(**row)
+        row = self._row(query if owner is None else query.where(PLANS.c.owner == owner))
+        return None if row is None else PlanRow(**row._asdict())
 
     def page(
         self, *, limit: int, before: str | None, owner: str | None = None, wanted: Wanted = EVERYTHING
@@ -197,8 +184,7 @@ class PlanStore(Store):
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
         names = [column.name for column in STATUS_COLUMNS]
-        with self._engine.connect() as connection:
-            return [PlanRow(**dict[str, Any](zip(names, row, strict=True))) for row in connection.execute(query)]
+        return [PlanRow(**dict[str, Any](zip(names, row, strict=True))) for row in self._rows(query)]
 
     def newest_about(self, parent_id: str, objective: str, *, owner: str | None = None) -> PlanRow | None:
         """The newest row of a kind of question, say, that was made about a plan."""
@@ -206,8 +192,7 @@ class PlanStore(Store):
             _of(self._kind), PLANS.c.parent_id == parent_id, PLANS.c.objective == objective
         )
         query = query.order_by(PLANS.c.id.desc()).limit(1)
-        with self._engine.connect() as connection:
-            found = connection.execute(query).scalar()
+        found = self._value(query)
         return None if found is None else self.get(str(found), owner=owner)
 
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
@@ -232,8 +217,7 @@ class PlanStore(Store):
     def delete_finished_before(self, at: float) -> int:
         """Remove finished plans that are older; returns how many."""
         query = sa.select(PLANS.c.id).where(PLANS.c.state.in_(sorted(TERMINAL)), PLANS.c.finished_at < at)
-        with self._engine.connect() as connection:
-            ids = [str(row[0]) for row in connection.execute(query)]
+        ids = [str(row[0]) for row in self._rows(query)]
         return sum(PlanStore(self._engine, kind=kind_of(one)).delete(one) for one in ids)
 
     def _owned(self, plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
@@ -248,8 +232,7 @@ class PlanStore(Store):
             .order_by(EVENTS.c.sequence)
             .limit(limit)
         )
-        with self._engine.connect() as connection:
-            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+        return [(row[0], row[1], row[2], row[3]) for row in self._rows(query)]
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:

@@ -40,9 +40,8 @@ class PlanQueue(Store):
     def waiting(self) -> tuple[bool, bool]:
         """Whether an urgent plan waits, and any other: the one question of a worker that has nothing to do."""
         urgent, other = (sa.exists().where(_queued(urgent=urgent)) for urgent in (True, False))
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(urgent, other)).one()
-        return bool(row[0]), bool(row[1])
+        ((is_urgent, is_other),) = self._rows(sa.select(urgent, other))
+        return bool(is_urgent), bool(is_other)
 
     def claim(
         self, holder: str, name: str, *, urgent: bool, max_per_key: int, served: Mapping[str, int]
@@ -67,8 +66,7 @@ class PlanQueue(Store):
     def is_wanted(self, plan_id: str, lease: int) -> bool:
         """Whether this search should go on: it holds the plan and nobody asked to stop it."""
         query = sa.select(PLANS.c.id).where(*_held(plan_id, lease), PLANS.c.cancel_requested.is_(False))
-        with self._engine.connect() as connection:
-            return connection.execute(query).first() is not None
+        return self._row(query) is not None
 
     def record(self, plan_id: str, lease: int, kind: str, data: bytes, outcome: bytes | None = None) -> bool:
         """Add an event of a search, and the plan that came with it; false when the search lost the right to."""
@@ -121,8 +119,7 @@ class PlanQueue(Store):
     def held_by(self, holder: str) -> dict[str, int]:
         """The plans of a holder, with their leases."""
         query = sa.select(PLANS.c.id, PLANS.c.lease).where(PLANS.c.state == "running", PLANS.c.holder == holder)
-        with self._engine.connect() as connection:
-            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
+        return {str(row[0]): int(row[1]) for row in self._rows(query)}
 
     def beats(self) -> dict[str | None, int | None]:
         """The latest heartbeat of every worker, and None for holders that show none."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from app.storage.plans import PlanRow, State
-from app.storage.tables import PLANS, Store
+from app.storage.tables import PLANS, AnyQuery, Store
 
 
 class QueueFigures(Store):
@@ -17,17 +16,13 @@ class QueueFigures(Store):
     def count(self, state: State, *, owner: str | None = None) -> int:
         """Plans in a state."""
         query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
-        return int(self._value(query, owner))
+        return int(self._value(_of(query, owner)))
 
     def oldest_queued_at(self, *, owner: str | None = None) -> float | None:
         """When the plan that waits longest was submitted."""
         query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
-        found: float | None = self._value(query, owner)
+        found: float | None = self._value(_of(query, owner))
         return found
-
-    def _value(self, query: sa.Select[Any], owner: str | None) -> Any:
-        with self._engine.connect() as connection:
-            return connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).scalar()
 
     def position(self, row: PlanRow) -> int | None:
         """How many queued plans of the same key go first; None once it is not queued."""
@@ -43,5 +38,8 @@ class QueueFigures(Store):
         line = sa.select(PLANS.c.id, place.label("place")).where(PLANS.c.state == "queued", PLANS.c.key_id.in_(keys))
         places = line.subquery()
         query = sa.select(places.c.id, places.c.place - 1).where(places.c.id.in_(list(queued)))
-        with self._engine.connect() as connection:
-            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
+        return {str(row[0]): int(row[1]) for row in self._rows(query)}
+
+
+def _of(query: AnyQuery, owner: str | None) -> AnyQuery:
+    return query if owner is None else query.where(PLANS.c.owner == owner)

@@ -6,7 +6,6 @@ What a plan is and who may change it is `plans`' business.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 
 from app.storage.listing import EVERYTHING, Wanted, conditions, newest_first, owned
 from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, scoped_key
-from app.storage.tables import EVENTS, PLANS, STUDIES, Store, writing
+from app.storage.tables import EVENTS, PLANS, STUDIES, Store, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 
@@ -50,7 +49,7 @@ class StudyStore(Store):
 
     def new_id(self) -> str:
         """An id that sorts by time."""
-        return f"study_{int(self._clock() * 1000):012x}{os.urandom(8).hex()}"
+        return timed_id("study_", self._clock(), 8)
 
     def insert(
         self,
@@ -82,28 +81,24 @@ class StudyStore(Store):
         """Id and request digest of the study that came with an owner's idempotency key."""
         stored = scoped_key(owner, key)
         query = sa.select(STUDIES.c.id, STUDIES.c.request_digest).where(STUDIES.c.idempotency_key == stored)
-        with self._engine.connect() as connection:
-            row = connection.execute(query).first()
+        row = self._row(query)
         return None if row is None else (row[0], row[1])
 
     def get(self, study_id: str, *, owner: str | None) -> StudyRow | None:
         """One study, or None; of this owner only, when one is named."""
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(*_COLUMNS).where(*owned(STUDIES, study_id, owner))).mappings().first()
-        return None if row is None else StudyRow(**row)
+        row = self._row(sa.select(*_COLUMNS).where(*owned(STUDIES, study_id, owner)))
+        return None if row is None else StudyRow(**row._asdict())
 
     def page(self, *, limit: int, before: str | None, owner: str | None, wanted: Wanted = EVERYTHING) -> list[StudyRow]:
         """Studies that are wanted, newest first, older than `before`."""
         query = sa.select(*_COLUMNS).where(*conditions(STUDIES, wanted))
         query = newest_first(query, STUDIES, limit=limit, before=before, owner=owner)
-        with self._engine.connect() as connection:
-            return [StudyRow(**row) for row in connection.execute(query).mappings()]
+        return [StudyRow(**row._asdict()) for row in self._rows(query)]
 
     def plans_of(self, study_id: str) -> dict[int, PlanRow]:
         """The plans of a study by member number, without their outcomes; deleted ones are missing."""
         query = sa.select(*STATUS_COLUMNS).where(PLANS.c.study_id == study_id)
-        with self._engine.connect() as connection:
-            rows = [PlanRow(**row) for row in connection.execute(query).mappings()]
+        rows = [PlanRow(**row._asdict()) for row in self._rows(query)]
         return {row.member: row for row in rows if row.member is not None}
 
     def counts_of(self, study_ids: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -114,9 +109,8 @@ class StudyStore(Store):
             .group_by(PLANS.c.study_id, PLANS.c.state)
         )
         counts: dict[str, dict[str, int]] = {study_id: {} for study_id in study_ids}
-        with self._engine.connect() as connection:
-            for study_id, state, number in connection.execute(query):
-                counts[study_id][state] = number
+        for study_id, state, number in self._rows(query):
+            counts[study_id][state] = number
         return counts
 
     def cancel(self, study_id: str) -> None:
@@ -143,6 +137,4 @@ class StudyStore(Store):
         young = sa.or_(PLANS.c.state.not_in(sorted(TERMINAL)), PLANS.c.finished_at >= at)
         going = sa.select(PLANS.c.study_id).where(PLANS.c.study_id.is_not(None), young)
         query = sa.select(STUDIES.c.id).where(STUDIES.c.created_at < at, STUDIES.c.id.not_in(going))
-        with self._engine.connect() as connection:
-            ids = [str(row[0]) for row in connection.execute(query)]
-        return sum(self.delete(study_id, owner=None) for study_id in ids)
+        return sum(self.delete(str(row[0]), owner=None) for row in self._rows(query))

@@ -10,10 +10,10 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -181,12 +181,37 @@ def create_engine(database_url: str) -> sa.Engine:
     return engine
 
 
+AnyQuery: TypeAlias = sa.Select[*tuple[Any, ...]]
+AnyRow: TypeAlias = sa.Row[*tuple[Any, ...]]
+
+
 class Store:
     """What reads and writes rows of one database; the clock tells seconds since 1970."""
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
+
+    def _rows(self, query: AnyQuery) -> Sequence[AnyRow]:
+        with self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def _row(self, query: AnyQuery) -> AnyRow | None:
+        with self._engine.connect() as connection:
+            return connection.execute(query).first()
+
+    def _value(self, query: AnyQuery) -> Any:
+        with self._engine.connect() as connection:
+            return connection.execute(query).scalar()
+
+
+def timed_id(prefix: str, now: float, num_bytes: int = 10) -> str:
+    """An id that sorts by time among those of its prefix: 48 bits of milliseconds, then chance.
+
+    >>> timed_id("plan_", 0.001)[:17]
+    'plan_000000000001'
+    """
+    return f"{prefix}{int(now * 1000):012x}{os.urandom(num_bytes).hex()}"
 
 
 _WRITERS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)

@@ -51,9 +51,8 @@ class WebhookStore(Store):
 
     def get(self, subject_id: str) -> WebhookRow | None:
         """The webhook of a plan or a study, or None."""
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(WEBHOOKS).where(WEBHOOKS.c.subject_id == subject_id)).mappings().first()
-        return None if row is None else WebhookRow(**row)
+        row = self._row(sa.select(WEBHOOKS).where(WEBHOOKS.c.subject_id == subject_id))
+        return None if row is None else WebhookRow(**row._asdict())
 
     def due(self, limit: int) -> list[WebhookRow]:
         """Messages to send now, those tried least first: what never arrives holds up nothing that may."""
@@ -67,8 +66,7 @@ class WebhookStore(Store):
             .order_by(WEBHOOKS.c.num_attempts, WEBHOOKS.c.next_at)
             .limit(limit)
         )
-        with self._engine.connect() as connection:
-            return [WebhookRow(**row) for row in connection.execute(query).mappings()]
+        return [WebhookRow(**row._asdict()) for row in self._rows(query)]
 
     def begin(self, row: WebhookRow) -> bool:
         """Count an attempt before it is made; false when another worker was faster.

@@ -58,8 +58,7 @@ class WorkerStore(Store):
         """Workers heard of lately, of this name if one is given: for people to read, no plan changes hands for it."""
         query = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.seen_at >= self._now() - silent_s)
         query = query if name is None else query.where(WORKERS.c.name == name)
-        with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
+        return int(self._value(query))
 
     def _show(self, connection: sa.Connection, holder: str, name: str, number: int) -> None:
         values = {"name": name, "beat": number, "seen_at": self._now()}
