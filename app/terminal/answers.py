@@ -22,7 +22,7 @@ SHOWN = 30  # of the values; the rest is in the file
 
 def print_worth(console: Console, reply: WorthAnswer) -> None:
     """What more of each resource is worth."""
-    console.print(_base(reply), highlight=False)
+    console.print(_base(reply))
     title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
     values = table(title, "", ">a little more", ">much more", ">of the plans", ">plan held", "")
     for one in reply.values[:SHOWN]:
@@ -33,13 +33,11 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
         values.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), found, held, verdict)
     console.print(values)
     if len(reply.values) > SHOWN:
-        console.print(
-            f"and {len(reply.values) - SHOWN} more, further down in the ranking: the JSON has them", highlight=False
-        )
+        console.print(f"and {len(reply.values) - SHOWN} more, further down in the ranking: the JSON has them")
     if reply.in_one_building is not None:
         gain = reply.in_one_building
         said = "not determined" if gain.verdict == "not decided yet" else gain.verdict
-        console.print(f"the same GPUs in one building gain {interval(gain)} {reply.unit}: {said}", highlight=False)
+        console.print(f"the same GPUs in one building gain {interval(gain)} {reply.unit}: {said}")
 
 
 def print_curves(console: Console, reply: CurvesAnswer) -> None:
@@ -52,12 +50,12 @@ def print_curves(console: Console, reply: CurvesAnswer) -> None:
             points.add_row(f"{one.factor:g}", number(one.value), number(one.lower_bound), gap, escape(why))
         console.print(points)
     for reason in reply.reasons:
-        console.print(escape(reason.detail), highlight=False)
+        console.print(escape(reason.detail))
 
 
 def print_least(console: Console, reply: SizingAnswer) -> None:
     """The least of everything that reaches the target."""
-    console.print(f"target {reply.target_iteration_s:.4g} s per iteration: {reply.outcome}", highlight=False)
+    console.print(f"target {reply.target_iteration_s:.4g} s per iteration: {reply.outcome}")
     sizes = table(f"profile {escape(reply.stack_profile)}", "", ">enough", ">needed", ">there", "")
     for one in reply.least:
         plan = "" if one.plan is None else f"{one.plan.iteration_s:.4g} s on {one.plan.num_gpus:,} GPUs"
@@ -66,7 +64,7 @@ def print_least(console: Console, reply: SizingAnswer) -> None:
                       escape(said))  # fmt: skip
     console.print(sizes)
     for reason in reply.reasons:
-        console.print(escape(reason.detail), highlight=False)
+        console.print(escape(reason.detail))
 
 
 def print_frontier(console: Console, reply: FrontierAnswer) -> None:
@@ -80,9 +78,9 @@ def print_frontier(console: Console, reply: FrontierAnswer) -> None:
                            number(point.cross_building_bytes), number(point.kwh_per_million_tokens), gap)  # fmt: skip
         console.print(points)
         if one.detail:
-            console.print(escape(one.detail), highlight=False)
+            console.print(escape(one.detail))
     for reason in reply.reasons:
-        console.print(escape(reason.detail), highlight=False)
+        console.print(escape(reason.detail))
 
 
 def interval(gain: Gain) -> str:

@@ -105,13 +105,13 @@ def _answered_on(client: Client, question: Question, console: Console) -> Reply:
     from app.client import calls
 
     current = client.call(calls.submit_question(question))
-    console.print(f"{current.id}: {current.state}", highlight=False)
+    console.print(f"{current.id}: {current.state}")
     while current.finished_at is None:
         try:
             time.sleep(POLL_S)
             current = client.call(calls.question(current.id))
         except KeyboardInterrupt:
-            console.print("  stopping it, keeping what is known", highlight=False)
+            console.print("  stopping it, keeping what is known")
             current = client.call(calls.cancel_question(current.id))
     if current.answer is None:
         raise Failed(current.fault.what if current.fault else f"the question was {current.state} before it had answers")
@@ -144,21 +144,21 @@ def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
     if reply.plan is not None:
         console.print(f"The request has a plan: {reply.plan.iteration_s:.4g} s on {reply.plan.num_gpus:,} GPUs.")
         return
-    console.print(f"{reply.outcome}, {reply.num_searches} searches in {reply.elapsed_s:.1f} s", highlight=False)
+    console.print(f"{reply.outcome}, {reply.num_searches} searches in {reply.elapsed_s:.1f} s")
     stated = {wish.name: wish.stated for wish in reply.wishes}
     for conflict in reply.conflicts:
         wishes = [f"{name} {stated[name]}" for name in conflict.wishes] or ["what the hardware is"]
         against = f" with {', '.join(conflict.physics)}" if conflict.physics else ""
-        console.print(escape(f"conflict{against}: {' and '.join(wishes)}"), highlight=False)
+        console.print(escape(f"conflict{against}: {' and '.join(wishes)}"))
         for reason in conflict.reasons:
-            console.print(escape(f"    {reason.detail}"), highlight=False)
+            console.print(escape(f"    {reason.detail}"))
     for one in reply.relaxations:
         short = f"; {one.least_proven} is not enough" if one.least_proven else ""
         console.print(
             escape(f"{'instead' if one.kind == 'wish' else 'or buy'}: {one.text} -> {one.plan.iteration_s:.4g} s on "
-                   f"{one.plan.num_gpus:,} GPUs{short}"), highlight=False)  # fmt: skip
+                   f"{one.plan.num_gpus:,} GPUs{short}"))  # fmt: skip
     for names in reply.undecided:
-        console.print(f"undecided: {', '.join(names) or 'no wish at all'}", highlight=False)
+        console.print(f"undecided: {', '.join(names) or 'no wish at all'}")
     if not reply.complete:
         console.print("There may be more conflicts: give more time.")
 
@@ -178,7 +178,7 @@ def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
     console.print(gains)
     for gain in reply.gains:
         for reason in gain.reasons:
-            console.print(escape(f"{gain.name}: {reason.detail}"), highlight=False)
+            console.print(escape(f"{gain.name}: {reason.detail}"))
 
 
 def _number(value: float | None) -> str:

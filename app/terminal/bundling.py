@@ -15,7 +15,7 @@ import typer
 
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import hosts_text, read_source
+from app.terminal.inputs import hosts_text, keeper, read_source
 from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write_folder
 from app.terminal.screen import Screen
@@ -72,7 +72,7 @@ def bundle(
     write_folder(out, files, quiet=quiet)
     screen, manifest = Screen(as_json=as_json, quiet=quiet), json.loads(files["manifest.json"])
     for line in spare_notes(manifest["spare_hosts"]):
-        screen.news.print(line, highlight=False, markup=False, soft_wrap=True)
+        screen.news.print(line, markup=False, soft_wrap=True)
     told = {one: manifest[one] for one in ("not_expressed", "spare_hosts")}
     screen.show({"folder": str(out), "files": sorted(files), **told}, lambda _: None)
 
@@ -81,11 +81,11 @@ def _files(
     plan_source: str, request: str | None, hosts: str | None, options: LaunchOptions, client: Client | None
 ) -> Mapping[str, str]:
     """The files by name, made here or by the service that has the plan."""
-    if client is not None and plan_source != "-" and not Path(plan_source).exists():
+    if (kept_by := keeper(plan_source, client)) is not None:
         from app.client import calls
         from app.exporters.launch.bundle import unzipped
 
-        return unzipped(client.call(calls.bundle(plan_source, {**asdict(options), "hosts": hosts})))
+        return unzipped(kept_by.call(calls.bundle(plan_source, {**asdict(options), "hosts": hosts})))
     from app.documents import read_plan, read_request
     from app.exporters.launch.bundle import bundle as files_of
 
@@ -131,7 +131,7 @@ def check_allocation(
 def _say(screen: Screen, problems: Sequence[str], well: str) -> None:
     def draw(out: Console) -> None:
         for line in problems or [well]:
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+            out.print(line, markup=False, soft_wrap=True)
 
     screen.show({"as_planned": not problems, "problems": list(problems)}, draw)
     raise typer.Exit(ExitCode.INFEASIBLE if problems else ExitCode.PLANNED)
@@ -144,7 +144,7 @@ def _rows(folder: Path, screen: Screen) -> list[RankRow]:
 
     files = {one.name: one.read_bytes() for one in folder.glob("*") if one.is_file()}
     for name in changed_files(files):
-        screen.news.print(f"{name} is not the file that isthmus bundle wrote", highlight=False, markup=False)
+        screen.news.print(f"{name} is not the file that isthmus bundle wrote", markup=False)
     return read_rows(read_source(str(folder / "ranks.csv")).decode())
 
 

@@ -22,9 +22,9 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     console.print(both)
     odds = found["b_faster_probability"]
     if odds is not None:
-        console.print(f"B is faster than A with {100 * odds:.0f} % probability.", highlight=False)
+        console.print(f"B is faster than A with {100 * odds:.0f} % probability.")
     for name, row in found["configuration"].items():
-        console.print(f"{name}: {escape(_short(row['a']))} -> {escape(_short(row['b']))}", highlight=False)
+        console.print(f"{name}: {escape(_short(row['a']))} -> {escape(_short(row['b']))}")
     if not found["configuration"]:
         console.print("The configurations are the same.")
     _moves(console, found["moves"])
@@ -35,7 +35,7 @@ def _moves(console: Console, moves: Mapping[str, Any]) -> None:
     if not moves["comparable"]:
         console.print(f"Other tensor, context or pipeline degrees: all {number:,} stage groups are other ones.")
         return
-    console.print(f"{moved:,} of {number:,} stage groups change place.", highlight=False)
+    console.print(f"{moved:,} of {number:,} stage groups change place.")
     for one in moves["moves"][:12]:
         where = f"{escape(one['from_place'])} -> {escape(one['to_place'])}"
         console.print(f"  pipeline rank {one['pipeline_rank']}: {one['num_stage_groups']:,} from {where}")

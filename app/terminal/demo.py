@@ -46,7 +46,7 @@ def run_demo(screen: Screen) -> ExitCode:
         body["options"] = {**body.get("options", {}), "time_limit_s": TIME_LIMIT_S}
         started = time.monotonic()
         submitted = client.submit(body)
-        console.print(f"posted {EXAMPLE} to http://{HOST} as {submitted.id}", highlight=False)
+        console.print(f"posted {EXAMPLE} to http://{HOST} as {submitted.id}")
         with ProgressLine(console) as line:
             for event in client.events(submitted.id):
                 line.take(event.kind, json.dumps(dict(event.data)).encode())
@@ -79,7 +79,7 @@ def _service(console: Console) -> Iterator[Client]:
     try:
         address = f"http://{HOST}:{port}"
         _await_ready(address, process, log_path)
-        console.print(f"service ready on {address} with {database}", highlight=False)
+        console.print(f"service ready on {address} with {database}")
         with Client(address) as client:
             yield client
     finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.faults import Refused, refused
-from app.terminal.inputs import hosts_text, read_source
+from app.terminal.inputs import hosts_text, keeper, read_source
 from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
@@ -67,7 +67,7 @@ def export(
         return
     write(out, data, quiet=quiet)
     for line in notes(str(kind)):
-        screen.news.print(line, highlight=False, markup=False, soft_wrap=True)
+        screen.news.print(line, markup=False, soft_wrap=True)
     screen.show({"written": {str(kind): str(out)}, "refused": {}}, lambda _: None)
 
 
@@ -101,8 +101,8 @@ def _renderer(
     from app.exporters.registry import exporter_named
 
     given, spare = hosts_text(hosts), []
-    if client is not None and plan_source != "-" and not Path(plan_source).exists():
-        return lambda kind: client.export(plan_source, kind, given), lambda _kind: []
+    if (kept_by := keeper(plan_source, client)) is not None:
+        return lambda kind: kept_by.export(plan_source, kind, given), lambda _kind: []
     asked = None if request is None else read_request(read_source(request))
     found = read_plan(read_source(plan_source))
     if asked is not None:
@@ -131,7 +131,7 @@ def _write_all(folder: Path, stem: str, render: Render, screen: Screen) -> None:
             if isinstance(why, ServiceError) and why.status != 422:
                 raise
             refused[kind] = "; ".join(fault.what for fault in why.faults)
-            screen.news.print(f"left out: {kind}: {refused[kind]}", highlight=False, markup=False, soft_wrap=True)
+            screen.news.print(f"left out: {kind}: {refused[kind]}", markup=False, soft_wrap=True)
         else:
             write(path, data, quiet=screen.quiet)
             written[kind] = str(path)

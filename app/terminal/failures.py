@@ -34,7 +34,7 @@ def report(error: Exception) -> ExitCode | None:
         return ExitCode.DEFECT
     told = _about_the_database(error)
     if told is not None:
-        screen.print(f"[bold red]database[/]: {escape(told)}", highlight=False)
+        screen.print(f"[bold red]database[/]: {escape(told)}")
         return ExitCode.DEFECT
     return None
 

@@ -13,6 +13,7 @@ from app.faults import Fault, Refused, refuse_request
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from app.client.blocking import Client
     from models.outcome import Outcome
     from models.plan import Plan
 
@@ -36,6 +37,11 @@ def read_source(source: str) -> bytes:
         names = ", ".join(entry_names("examples"))
         remedy = f"Give a file, - for standard input, or the name of an example: {names}."
         raise Refused((_fault(source, error.strerror or str(error), remedy),)) from None
+
+
+def keeper(source: str, client: Client | None) -> Client | None:
+    """The client whose service keeps what is named: not standard input, and no file of that name."""
+    return None if client is None or source == "-" or Path(source).exists() else client
 
 
 def read_outcome(data: bytes) -> Outcome | Plan:
@@ -90,8 +96,8 @@ def print_faults(console: Console, refused: Refused) -> None:
 
     for fault in refused.faults:
         values = fault.to_dict()
-        console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]", highlight=False)
-        console.print(f"  what:    {escape(fault.what)}", highlight=False)
+        console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]")
+        console.print(f"  what:    {escape(fault.what)}")
         if fault.allowed:
-            console.print(f"  allowed: {escape(fault.allowed)}", highlight=False)
-        console.print(f"  to do:   {escape(fault.remedy)}", highlight=False)
+            console.print(f"  allowed: {escape(fault.allowed)}")
+        console.print(f"  to do:   {escape(fault.remedy)}")

@@ -72,7 +72,7 @@ def revoke(
             raise refused("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
                           "Correct the id.", where="first argument")  # fmt: skip
     screen = Screen(as_json=as_json, quiet=quiet)
-    screen.news.print(f"revoked: {key_id}", markup=False, highlight=False)
+    screen.news.print(f"revoked: {key_id}", markup=False)
     screen.show({"revoked": key_id}, lambda _: None)
 
 

@@ -44,7 +44,7 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
         table.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in COLUMNS[1:]))
     console.print(table)
     for reason, number in report["total"]["skipped"].items():
-        console.print(f"skipped {number}: {reason}", highlight=False)
+        console.print(f"skipped {number}: {reason}")
 
 
 def _figure(summary: Mapping[str, Any], column: str) -> str:
@@ -54,9 +54,9 @@ def _figure(summary: Mapping[str, Any], column: str) -> str:
 
 def print_calibration(console: Console, report: Mapping[str, Any]) -> None:
     """The fitted constants and how well they do."""
-    console.print(f"Profile {report['profile']['name']!r} fitted to {report['rows']} runs:", highlight=False)
+    console.print(f"Profile {report['profile']['name']!r} fitted to {report['rows']} runs:")
     for name, value in report["fitted"].items():
-        console.print(f"  {name} = {value:.5g}", highlight=False)
+        console.print(f"  {name} = {value:.5g}")
     for name, rows in (("fit", "the rows it saw"), ("cross_validated", "rows held back")):
         mean, middle = report[f"{name}_mean_abs_pct"], report[f"{name}_median_abs_pct"]
         console.print(f"Error on {rows}: {mean:.2f} % mean, {middle:.2f} % median.")

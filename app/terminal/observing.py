@@ -12,7 +12,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import read_rows, read_source
+from app.terminal.inputs import keeper, read_rows, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
@@ -76,12 +76,12 @@ def _planned(source: str, request: str | None, client: Client | None) -> tuple[P
     from app.documents import read_plan, read_request
 
     asked = None if request is None else read_request(read_source(request))
-    if client is None or Path(source).exists():
+    if (kept_by := keeper(source, client)) is None:
         return read_plan(read_source(source)), asked
     from app.client import calls
     from app.terminal.remote import outcome_on, plan_of
 
-    return plan_of(outcome_on(client, source)), asked or client.call(calls.request_of(source))
+    return plan_of(outcome_on(kept_by, source)), asked or kept_by.call(calls.request_of(source))
 
 
 def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
@@ -117,11 +117,11 @@ def print_observation(console: Console, seen: Observation) -> None:
         console.print("These files do not tell causes apart: a trace does, or Megatron with --timing-log-level 2.")
     for one in seen.causes:
         if one.is_off and one.rests_on:
-            console.print(f"[bold]{escape(one.name)}[/] rests on {escape(one.rests_on)}.", highlight=False)
+            console.print(f"[bold]{escape(one.name)}[/] rests on {escape(one.rests_on)}.")
             for told in one.assumptions:
-                console.print(f"  assumed: {escape(told)}", highlight=False)
+                console.print(f"  assumed: {escape(told)}")
     if seen.measured_peak_memory_bytes is not None and seen.planned_peak_memory_bytes is not None:
         measured, planned = seen.measured_peak_memory_bytes / GB, seen.planned_peak_memory_bytes / GB
-        console.print(f"Peak memory {measured:.1f} GB measured, {planned:.1f} GB planned.", highlight=False)
+        console.print(f"Peak memory {measured:.1f} GB measured, {planned:.1f} GB planned.")
     for note in seen.notes:
-        console.print(f"Note: {escape(note)}.", highlight=False)
+        console.print(f"Note: {escape(note)}.")

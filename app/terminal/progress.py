@@ -67,4 +67,4 @@ class ProgressLine:
         key = (news["phase"], news.get("incumbent_s"))
         if key != self._shown:
             self._shown = key
-            self._console.print(line, highlight=False)
+            self._console.print(line)

@@ -9,7 +9,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import read_outcome, read_source
+from app.terminal.inputs import keeper, read_outcome, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source, service
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
@@ -24,13 +24,10 @@ KINDS = ("gpus", "models", "clusters", "frameworks", "stacks", "examples")
 
 def _outcome(source: str, client: Client | None) -> Outcome | Plan:
     """A document of a file; with a service a plan of it, unless there is such a file."""
-    from pathlib import Path
-
     from app.terminal.remote import outcome_on
 
-    if client is not None and source != "-" and not Path(source).exists():
-        return outcome_on(client, source)
-    return read_outcome(read_source(source))
+    kept_by = keeper(source, client)
+    return read_outcome(read_source(source)) if kept_by is None else outcome_on(kept_by, source)
 
 
 def show(
@@ -133,7 +130,7 @@ def catalogue(
     lines = names[kind] if kind is not None else [f"{one}: {', '.join(of)}" for one, of in names.items()]
     Screen(as_json=as_json, quiet=quiet).show(
         names if kind is None else names[kind],
-        lambda console: console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False),
+        lambda console: console.print("\n".join(lines), soft_wrap=True, markup=False),
     )
 
 

@@ -47,7 +47,7 @@ def plan_on(client: Client, document: Mapping[str, Any], screen: Screen) -> Outc
 
 def follow(client: Client, plan_id: str, screen: Screen) -> Outcome:
     """What a search on the service ends with; Ctrl-C stops it there and keeps the best."""
-    screen.news.print(f"{plan_id} on the service", highlight=False)
+    screen.news.print(f"{plan_id} on the service")
     with ProgressLine(screen.news) as line:
         try:
             for event in client.events(plan_id):

@@ -41,4 +41,5 @@ def console(*, stderr: bool, quiet: bool = False) -> Console:
     from rich.console import Console  # only a command that runs draws anything
 
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, quiet=quiet, width=None if is_terminal else PLAIN_WIDTH)
+    width = None if is_terminal else PLAIN_WIDTH
+    return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)

@@ -76,19 +76,19 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
     from app.client import calls
 
     current = client.call(calls.submit_study(document))
-    console.print(f"{current.id}: {len(current.members)} points", highlight=False)
+    console.print(f"{current.id}: {len(current.members)} points")
     shown = ""
     while current.state != "done":
         try:
             current = client.call(calls.study(current.id))
             news = ", ".join(f"{number} {state}" for state, number in sorted(current.counts.items()))
             if news != shown:
-                console.print(f"  {news}", highlight=False)
+                console.print(f"  {news}")
                 shown = news
             if current.state != "done":
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            console.print("  stopping what is left, keeping what was found", highlight=False)
+            console.print("  stopping what is left, keeping what was found")
             client.call(calls.cancel_study(current.id))
     return current
 
@@ -111,14 +111,14 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
         table.add_row(str(member["index"]), *cells)
     console.print(table)
     said = found["findings"]
-    console.print(f"profile {escape(', '.join(said['stack_profiles']))}; {escape(said['says'])}.", highlight=False)
+    console.print(f"profile {escape(', '.join(said['stack_profiles']))}; {escape(said['says'])}.")
     for axis in said["axes"]:
-        console.print(f"{escape(axis['pointer'])}: {escape(axis['says'])}", highlight=False)
+        console.print(f"{escape(axis['pointer'])}: {escape(axis['says'])}")
     for member in found["members"]:
         for fault in member["faults"]:
-            console.print(f"{member['index']}: {escape(fault['what'])} ({escape(fault['where'])})", highlight=False)
+            console.print(f"{member['index']}: {escape(fault['what'])} ({escape(fault['where'])})")
         if member["figures"] is None and member["plan_id"]:
-            console.print(f"{member['index']}: no plan; GET /v1/plans/{member['plan_id']} says why", highlight=False)
+            console.print(f"{member['index']}: no plan; GET /v1/plans/{member['plan_id']} says why")
 
 
 def changes_text(changes: Mapping[str, Any]) -> str:

@@ -207,7 +207,6 @@ def _error_bars(console: Console, plan: Plan) -> None:
     console.print(
         f"Expect {bars.iteration_s.p10:.4g} to {bars.iteration_s.p90:.4g} s (10 to 90 %); fits in memory with "
         f"{100 * bars.fits_probability:.1f} %; measured runs of its class: {escape(runs)}.",
-        highlight=False,
     )
 
 
@@ -220,9 +219,9 @@ def _distance(console: Console, plan: Plan) -> None:
         )
     for one in plan.warnings:
         if one.severity == "warning":
-            console.print(f"Warning, {escape(one.pointer)}: {escape(one.detail)}.", highlight=False)
+            console.print(f"Warning, {escape(one.pointer)}: {escape(one.detail)}.")
     for note in plan.notes:
-        console.print(f"Note: {escape(note)}.", highlight=False)
+        console.print(f"Note: {escape(note)}.")
 
 
 def _proof(console: Console, plan: Plan) -> None:
@@ -242,7 +241,7 @@ def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) 
         rest = "" if in_full or not verdict.unjudged else left
         console.print(f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked{rest}.")
         for one in verdict.unjudged if in_full else ():
-            console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}", highlight=False)
+            console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}")
         return
     console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
     for violation in verdict.violations[:20]:
@@ -273,4 +272,4 @@ def print_schedule(console: Console, schedule: PipelineSchedule) -> None:
         f"{schedule.seconds:.1f} s"
     )
     for rank, line in enumerate(schedule.text.splitlines()[:16]):
-        console.print(f"rank {rank}: {escape(line)}", highlight=False, overflow="ellipsis", no_wrap=True)
+        console.print(f"rank {rank}: {escape(line)}", overflow="ellipsis", no_wrap=True)

@@ -19,19 +19,18 @@ MOST_FETCHES = 8
 def print_what_now(console: Console, reply: WhatNowAnswer) -> None:
     """The ways on, fewest moves first, and what the chosen one has to fetch."""
     before = "" if reply.before_s is None else f" of {reply.before_s:.4g} s"
-    console.print(f"The plan{before} has lost {reply.num_groups_lost:,} of {reply.num_groups_before:,} stage groups.",
-                  highlight=False)  # fmt: skip
+    console.print(f"The plan{before} has lost {reply.num_groups_lost:,} of {reply.num_groups_before:,} stage groups.")
     if not reply.points:
         console.print("No plan is left:" if reply.outcome == "infeasible" else "No plan was found yet.")
         for reason in reply.reasons:
-            console.print(escape(f"    {reason.detail}"), highlight=False)
+            console.print(escape(f"    {reason.detail}"))
         return
     ways = table("", ">moved", ">at least", ">of", ">s/iteration", ">at least", ">untouched", ">state GB",
                  ">checkpoint GB", ">fetch s", "")  # fmt: skip
     for number, one in enumerate(reply.points):
         ways.add_row(*_cells(one), "<- chosen" if number == reply.chosen else "")
     console.print(ways)
-    console.print(f"No plan takes less than {reply.lower_bound_s:.4g} s, whatever moves.", highlight=False)
+    console.print(f"No plan takes less than {reply.lower_bound_s:.4g} s, whatever moves.")
     if reply.chosen is not None:
         _print_fetches(console, reply.points[reply.chosen])
 
@@ -48,12 +47,11 @@ def _print_fetches(console: Console, one: ReplanPoint) -> None:
     degrees = one.plan.configuration.degrees
     moved = f"{one.num_moved:,} of {one.num_groups:,} stage groups move"
     untouched = f"{one.num_untouched_replicas:,} of {degrees.dp:,} replicas go on untouched"
-    console.print(f"Chosen: {degrees}; {moved}, {untouched}.", highlight=False)
+    console.print(f"Chosen: {degrees}; {moved}, {untouched}.")
     for fetch in one.fetches[:MOST_FETCHES]:
         source = "a checkpoint" if fetch.from_place is None else fetch.from_place
         way = f" over {', '.join(fetch.links)} in {fetch.seconds:.3g} s" if fetch.links else ""
-        console.print(escape(f"  {fetch.to_place} fetches {fetch.num_bytes / GIGABYTE:,.4g} GB from {source}{way}"),
-                      highlight=False)  # fmt: skip
+        console.print(escape(f"  {fetch.to_place} fetches {fetch.num_bytes / GIGABYTE:,.4g} GB from {source}{way}"))
     if len(one.fetches) > MOST_FETCHES:
         console.print(f"  and {len(one.fetches) - MOST_FETCHES} more; --json has them all")
 

@@ -72,7 +72,7 @@ def search(
         saved(kind, text)
         line.take(kind, text)
 
-    compile_once(settings, partial(console.print, highlight=False))
+    compile_once(settings, partial(console.print))
     task = plan_task((canonical(request), *documents_of(earlier)), settings)
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
@@ -95,7 +95,7 @@ def answer_of(
     """The answer of a task of a kind that has one, or Failed. Only what the task needs is imported for it."""
     task = Task(kind, function, documents, settings.child_memory_bytes)
     warm_up(("app.jobs.child", task.function.partition(":")[0]))
-    compile_once(settings, partial(console.print, highlight=False))
+    compile_once(settings, partial(console.print))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, limit_s, line.take)
     check_refusal(ended)
@@ -105,7 +105,7 @@ def answer_of(
         raise Failed(_words(ended))
     from app.jobs.search import fault_of
 
-    console.print(f"{json.loads(fault_of(ended))['what']} This is the best it had found.", highlight=False)
+    console.print(f"{json.loads(fault_of(ended))['what']} This is the best it had found.")
     return ended.best
 
 

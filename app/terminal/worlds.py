@@ -26,17 +26,15 @@ def print_robust(console: Console, reply: RobustAnswer) -> None:
                       else "A world has no plan:")  # fmt: skip
         for one in reply.figures:
             for reason in one.reasons:
-                console.print(escape(f"{one.name}: {reason.detail}"), highlight=False)
+                console.print(escape(f"{one.name}: {reason.detail}"))
         return
-    console.print(f"{reply.measure} iteration {reply.value_s:.4g} s; no plan is below {reply.lower_bound_s:.4g} s",
-                  highlight=False)  # fmt: skip
+    console.print(f"{reply.measure} iteration {reply.value_s:.4g} s; no plan is below {reply.lower_bound_s:.4g} s")
     other = reply.request_plan_value_s
     if other is None:
         console.print("the plan of the request does not run in every world")
     else:
         saved = f"{100 * (other / reply.value_s - 1):.1f} % more" if other > reply.value_s else "the same"
-        console.print(f"the plan of the request: {other:.4g} s, {saved}", highlight=False)
+        console.print(f"the plan of the request: {other:.4g} s, {saved}")
     if reply.least_price_s is not None and reply.most_price_s is not None:
-        console.print(f"price of robustness as requested: {reply.least_price_s:.4g} to {reply.most_price_s:.4g} s",
-                      highlight=False)  # fmt: skip
-    console.print(f"plan: {reply.plan.configuration.degrees} {reply.plan.crossing}", highlight=False)
+        console.print(f"price of robustness as requested: {reply.least_price_s:.4g} to {reply.most_price_s:.4g} s")
+    console.print(f"plan: {reply.plan.configuration.degrees} {reply.plan.crossing}")
