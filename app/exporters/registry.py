@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 from app.exporters import (
     chrome_trace,
@@ -99,47 +99,45 @@ def _note(one: Exporter, plan: Plan, request: PlanRequest | None) -> dict[str, o
     }
 
 
+class _Module(Protocol):
+    """What every file of an export holds beside its function."""
+
+    TARGET: Target
+
+    def losses(self, plan: Plan, request: PlanRequest | None, /) -> Iterator[str]: ...
+
+
+def _of(module: _Module, export: Export, media_type: str, suffix: str) -> Exporter:
+    return Exporter(export, media_type, suffix, module.TARGET, module.losses)
+
+
 TORCH = torch_schedule_csv
 EXPORTERS: Mapping[ArtifactKind, Exporter] = {
-    "chrome-trace": Exporter(chrome_trace.chrome_trace, JSON, "trace.json", chrome_trace.TARGET, chrome_trace.losses),
-    "rank-map-csv": Exporter(rank_map_csv.rank_map_csv, CSV, "ranks.csv", rank_map_csv.TARGET, rank_map_csv.losses),
-    "megatron-args": Exporter(
-        megatron_args.megatron_args, TEXT, "megatron.args", megatron_args.TARGET, megatron_args.losses
+    "chrome-trace": _of(chrome_trace, chrome_trace.chrome_trace, JSON, "trace.json"),
+    "rank-map-csv": _of(rank_map_csv, rank_map_csv.rank_map_csv, CSV, "ranks.csv"),
+    "megatron-args": _of(megatron_args, megatron_args.megatron_args, TEXT, "megatron.args"),
+    "megatron-communicators": _of(
+        megatron_communicators, megatron_communicators.megatron_communicators, YAML, "communicators.yaml"
     ),
-    "megatron-communicators": Exporter(
-        megatron_communicators.megatron_communicators,
-        YAML,
-        "communicators.yaml",
-        megatron_communicators.TARGET,
-        megatron_communicators.losses,
-    ),
-    "megatron-hostfile": Exporter(
-        slurm_hostfile.slurm_hostfile, TEXT, "megatron.hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
-    ),
-    "torchtitan-args": Exporter(
-        torchtitan_args.torchtitan_args, TEXT, "torchtitan.args", torchtitan_args.TARGET, torchtitan_args.losses
-    ),
-    "torchrun-script": Exporter(
-        torchrun_script.torchrun_script, TEXT, "torchrun.sh", torchrun_script.TARGET, torchrun_script.losses
-    ),
-    "torch-schedule-csv": Exporter(TORCH.torch_schedule_csv, CSV, "schedule.csv", TORCH.TARGET, TORCH.losses),
-    "torch-comms-csv": Exporter(TORCH.torch_comms_csv, CSV, "schedule.comms.csv", TORCH.TARGET, TORCH.losses),
+    "megatron-hostfile": _of(slurm_hostfile, slurm_hostfile.slurm_hostfile, TEXT, "megatron.hosts.txt"),
+    "torchtitan-args": _of(torchtitan_args, torchtitan_args.torchtitan_args, TEXT, "torchtitan.args"),
+    "torchrun-script": _of(torchrun_script, torchrun_script.torchrun_script, TEXT, "torchrun.sh"),
+    "torch-schedule-csv": _of(TORCH, TORCH.torch_schedule_csv, CSV, "schedule.csv"),
+    "torch-comms-csv": _of(TORCH, TORCH.torch_comms_csv, CSV, "schedule.comms.csv"),
     "nccl-env": Exporter(nccl_env.nccl_env, TEXT, "nccl.env", nccl_env.MAINLINE, nccl_env.losses),
     "nccl-cross-dc-env": Exporter(
         nccl_env.nccl_cross_dc_env, TEXT, "nccl-cross-dc.env", nccl_env.CROSS_DC, nccl_env.cross_dc_losses
     ),
-    "slurm-hostfile": Exporter(
-        slurm_hostfile.slurm_hostfile, TEXT, "hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
-    ),
-    "slurm-sbatch": Exporter(slurm_sbatch.slurm_sbatch, TEXT, "sbatch.sh", slurm_sbatch.TARGET, slurm_sbatch.losses),
+    "slurm-hostfile": _of(slurm_hostfile, slurm_hostfile.slurm_hostfile, TEXT, "hosts.txt"),
+    "slurm-sbatch": _of(slurm_sbatch, slurm_sbatch.slurm_sbatch, TEXT, "sbatch.sh"),
     "slurm-topology-yaml": Exporter(
         slurm_topology.slurm_topology_yaml, YAML, "topology.yaml", slurm_topology.YAML_TARGET, slurm_topology.losses
     ),
     "slurm-topology-conf": Exporter(
         slurm_topology.slurm_topology_conf, TEXT, "topology.conf", slurm_topology.CONF_TARGET, slurm_topology.losses
     ),
-    "kueue-jobset": Exporter(kueue_jobset.kueue_jobset, YAML, "jobset.yaml", kueue_jobset.TARGET, kueue_jobset.losses),
-    "volcano-job": Exporter(volcano_job.volcano_job, YAML, "volcano.yaml", volcano_job.TARGET, volcano_job.losses),
+    "kueue-jobset": _of(kueue_jobset, kueue_jobset.kueue_jobset, YAML, "jobset.yaml"),
+    "volcano-job": _of(volcano_job, volcano_job.volcano_job, YAML, "volcano.yaml"),
     "report-html": Exporter(report_html, "text/html; charset=utf-8", "report.html"),
     "export-notes": Exporter(export_notes, JSON, "notes.json"),
 }
