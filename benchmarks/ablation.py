@@ -113,7 +113,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _of_no_seconds},
     "bound: head and tail of a rank": {"solver.bounds.work._rank_s": _of_no_seconds},
     "bound: ways through every rank (columns)": {"solver.bounds.work.even_pipelines_s": _of_no_seconds},
-    "bound: slower types needed (columns)": {"solver.bounds.work._slower_s": _of_no_seconds},
+    "bound: slower types needed (columns)": {"solver.bounds.work._slower_types_s": _of_no_seconds},
     "bound: unequal layers (columns)": {"solver.bounds.work.unequal_bounds": _of_no_seconds},
     "bound: synchronisation inside a place": {
         "solver.bounds.relaxation.least_exchange_s": _of_no_seconds,
