@@ -181,6 +181,18 @@ class PlanRequest(Frozen):
     )
     options: Options = Field(default_factory=Options, description="How to search.", examples=[{"time_limit_s": 30}])
 
+    def with_constraints(self, **changes: object) -> Self:
+        """The request with some constraints changed, which nothing checks again."""
+        return self.model_copy(update={"constraints": self.constraints.model_copy(update=changes)})
+
+    def with_options(self, **changes: object) -> Self:
+        """The request with some options changed, which nothing checks again."""
+        return self.model_copy(update={"options": self.options.model_copy(update=changes)})
+
+    def with_cluster(self, **changes: object) -> Self:
+        """The request with parts of its cluster changed, which nothing checks again."""
+        return self.model_copy(update={"cluster": self.cluster.model_copy(update=changes)})
+
     @model_validator(mode="after")
     def _places_exist(self) -> Self:
         known = {place.id for place in self.cluster.places}

@@ -100,8 +100,7 @@ class Context:
 
     def for_framework(self, framework: FrameworkProfile) -> Context:
         """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
-        constraints = self.request.constraints.model_copy(update={"framework": framework})
-        other = replace(self, request=self.request.model_copy(update={"constraints": constraints}))
+        other = replace(self, request=self.request.with_constraints(framework=framework))
         vars(other).update({name: value for name, value in vars(self).items() if name != "request"})
         return other
 

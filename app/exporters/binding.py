@@ -185,7 +185,7 @@ def _renamed(request: PlanRequest, given: Mapping[str, tuple[str, ...]]) -> Plan
         pool.model_copy(update={"host_names": given[pool.id]}) if pool.id in given else pool
         for pool in request.cluster.pools
     )
-    return request.model_copy(update={"cluster": request.cluster.model_copy(update={"pools": pools})})
+    return request.with_cluster(pools=pools)
 
 
 def _refused(code: str, what: str, remedy: str) -> Refused:

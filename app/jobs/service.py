@@ -186,8 +186,7 @@ class PlanService:
             raise refused("unknown-name", f"there is no calibration {name!r}", "/options/stack_profile",
                           "the id of a calibration", "Use an id that GET /v1/calibrations lists.")  # fmt: skip
         profile = StackProfile.model_validate(json.loads(row.document)["profile"])
-        options = request.options.model_copy(update={"stack_profile": profile})
-        return request.model_copy(update={"options": options})
+        return request.with_options(stack_profile=profile)
 
     def calibrate(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
         """A profile fitted to measured rows, as JSON text."""

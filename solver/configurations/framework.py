@@ -20,7 +20,7 @@ def within_framework(request: PlanRequest) -> PlanRequest:
     if request.constraints.framework is None:
         return request
     narrowed = AllowedDegrees.model_validate({**dict(request.constraints.allowed), **_values(request)})
-    return request.model_copy(update={"constraints": request.constraints.model_copy(update={"allowed": narrowed})})
+    return request.with_constraints(allowed=narrowed)
 
 
 def framework_reasons(request: PlanRequest) -> tuple[Reason, ...]:

@@ -71,7 +71,7 @@ def _leaving_gpus_idle(request: PlanRequest) -> str:
     """What all configurations leave idle, where the wish that they do not is all that is in the way; else empty."""
     if not request.constraints.use_all_gpus:
         return ""
-    free = enumerate_space(_with_constraints(request, use_all_gpus=False))
+    free = enumerate_space(request.with_constraints(use_all_gpus=False))
     if not len(free):
         return ""
     return (
@@ -282,7 +282,7 @@ def _higher_limit(request: PlanRequest, helps: Helps, late: Late) -> tuple[str, 
         return ()
 
     def does(most: int) -> bool:
-        higher = within_framework(_with_constraints(request, max_gpus=most))
+        higher = within_framework(request.with_constraints(max_gpus=most))
         every = with_every_degree(higher) if most <= COUNTED_GPUS else None
         return not late() and (helps(higher) or (every is not None and helps(every)))
 
@@ -301,12 +301,8 @@ def _helpful(offers: Iterator[Offer], helps: Helps, late: Late) -> Iterator[str]
     return (text for text, changed in offers if not late() and helps(within_framework(changed)))
 
 
-def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:
-    return request.model_copy(update={"constraints": request.constraints.model_copy(update=changes)})
-
-
 def _with_allowed(request: PlanRequest, **changes: object) -> PlanRequest:
-    return _with_constraints(request, allowed=request.constraints.allowed.model_copy(update=changes))
+    return request.with_constraints(allowed=request.constraints.allowed.model_copy(update=changes))
 
 
 def _allowing(request: PlanRequest) -> Iterator[Offer]:
@@ -325,10 +321,10 @@ def _lifted(request: PlanRequest) -> Iterator[Offer]:
     for name in named:
         yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
     if request.constraints.use_all_gpus:
-        yield "set constraints.use_all_gpus to false", _with_constraints(request, use_all_gpus=False)
+        yield "set constraints.use_all_gpus to false", request.with_constraints(use_all_gpus=False)
     if len(named) > 1:
         free = _with_allowed(request, **dict.fromkeys(named))
-        yield f"leave all of constraints.allowed open{_without_limit(request)}", _with_constraints(free, max_gpus=None)
+        yield f"leave all of constraints.allowed open{_without_limit(request)}", free.with_constraints(max_gpus=None)
 
 
 def _without_limit(request: PlanRequest) -> str:
@@ -346,7 +342,7 @@ def _anywhere(request: PlanRequest) -> Iterator[Offer]:
         ("data_parallel_may_cross_buildings", True, "set data_parallel_may_cross_buildings to true"),
     ):
         if getattr(stated, name) != free:
-            yield text, _with_constraints(request, **{name: free})
+            yield text, request.with_constraints(**{name: free})
 
 
 def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> Iterator[Offer]:
@@ -354,13 +350,12 @@ def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> It
     fraction = floor(1_000 * (1.0 - need_bytes / gpu.memory_bytes)) / 1_000
     if 0.0 <= fraction < request.constraints.memory_headroom_fraction:
         text = f"lower constraints.memory_headroom_fraction to {fraction:g}"
-        yield text, _with_constraints(request, memory_headroom_fraction=fraction)
+        yield text, request.with_constraints(memory_headroom_fraction=fraction)
 
 
 def _more_gpus(request: PlanRequest) -> Iterator[Offer]:
     """The same pools with more hosts, at most as many as help."""
     for times in MORE_GPUS:
         pools = tuple(pool.model_copy(update={"num_hosts": times * pool.num_hosts}) for pool in request.cluster.pools)
-        cluster = request.cluster.model_copy(update={"pools": pools})
         text = f"use {times} times as many GPUs{_without_limit(request)}"
-        yield text, _with_constraints(request.model_copy(update={"cluster": cluster}), max_gpus=None)
+        yield text, request.with_cluster(pools=pools).with_constraints(max_gpus=None)

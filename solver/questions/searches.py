@@ -116,7 +116,6 @@ class SearchRuns:
             return NotFound(lower_bound_s=0.0, detail="no time was left", elapsed_s=0.0)
         self.num_searches += 1
         there_is_one: list[Planned] = []
-        options = request.options.model_copy(update={"time_limit_s": limit_s})
 
         def take(found: Planned) -> None:
             there_is_one.append(found)
@@ -128,7 +127,7 @@ class SearchRuns:
             return late or self.hooks.cancelled() or does
 
         outcome = plan(
-            request.model_copy(update={"options": options}),
+            request.with_options(time_limit_s=limit_s),
             incumbent=take,
             cancelled=over,
             clock=self.hooks.clock,
@@ -145,14 +144,12 @@ def changed(request: PlanRequest, changes: Sequence[Change], where: str = "/chan
 def is_plan_of(request: PlanRequest, found: Plan) -> bool:
     """Whether the judge accepts a plan for a request, whatever time the search had that found it."""
     limit_s = found.timelines[0].problem.options.time_limit_s
-    options = request.options.model_copy(update={"time_limit_s": limit_s})
-    return judge(request.model_copy(update={"options": options}), found).accepted
+    return judge(request.with_options(time_limit_s=limit_s), found).accepted
 
 
 def with_profile(request: PlanRequest) -> PlanRequest:
     """The request with the software profile that it names, or that is chosen for it, spelt out."""
-    options = request.options.model_copy(update={"stack_profile": stack_for(request)})
-    return request.model_copy(update={"options": options})
+    return request.with_options(stack_profile=stack_for(request))
 
 
 def witness_of(plan_found: Plan) -> Witness:

@@ -117,11 +117,8 @@ class WorkerInit:
     @classmethod
     def of(cls, task_context: TaskContext) -> WorkerInit:
         """The context's, with one thread for every solver: the processes share the cores."""
-        request = task_context.context.request
-        options = request.options.model_copy(update={"workers": 1})
-        return cls(
-            request.model_copy(update={"options": options}), task_context.context.stack, task_context.schedulers.ends_s
-        )
+        context = task_context.context
+        return cls(context.request.with_options(workers=1), context.stack, task_context.schedulers.ends_s)
 
     def task_context(self, clock: Clock, cancelled: Callable[[], bool] = lambda: False) -> TaskContext:
         """A context in this process."""

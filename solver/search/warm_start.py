@@ -110,7 +110,7 @@ def allowing_only(request: PlanRequest, values: Mapping[str, object]) -> PlanReq
     if any(stated[name] is not None and value not in stated[name] for name, value in values.items()):
         return None
     narrow = allowed.model_copy(update={name: (value,) for name, value in values.items()})
-    return request.model_copy(update={"constraints": request.constraints.model_copy(update={"allowed": narrow})})
+    return request.with_constraints(allowed=narrow)
 
 
 def candidate_of(context: Context, configuration: Configuration, routes: Sequence[Route]) -> Candidate | None:
