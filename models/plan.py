@@ -5,6 +5,7 @@ Everything in it can be checked from the request and the plan alone; nothing her
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -86,10 +87,9 @@ class Configuration(Frozen):
 
     @model_validator(mode="after")
     def _stages_match(self) -> Self:
-        if len(self.layers_per_stage) != self.degrees.num_stages:
-            raise ValueError(
-                f"layers_per_stage has {len(self.layers_per_stage)} entries for {self.degrees.num_stages} stages"
-            )
+        stated, needed = len(self.layers_per_stage), self.degrees.num_stages
+        if stated != needed:
+            raise ValueError(f"layers_per_stage has {stated} entries for {needed} stages")
         return self
 
     @property
@@ -349,9 +349,7 @@ class Plan(Frozen):
     exchange_rings: tuple[ExchangeRing, ...] = Field(
         (), description="Rings of places that gradients travel.", examples=[[]]
     )
-    transport_policy: TransportPolicy = Field(
-        default=TransportPolicy(), description="How links are shared.", examples=[{}]
-    )
+    transport_policy: TransportPolicy = Field(TransportPolicy(), description="How links are shared.", examples=[{}])
     link_loads: tuple[LinkLoad, ...] = Field(description="What every used link carries.", examples=[[]])
     memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])
     time: TimeBreakdown = Field(description="Iteration time by cause.", examples=[{}])
@@ -392,3 +390,11 @@ class Plan(Frozen):
     )
     verdict: Verdict = Field(description="What the judge says.", examples=[{}])
     stack_profile: Name = Field(description="Software-stack profile of the cost model.", examples=["megatron-2024"])
+
+    @property
+    def gpus_of_pool(self) -> Counter[str]:
+        """GPUs in use by pool, in the order of the rank map."""
+        used = Counter[str]()
+        for part in self.placement.rank_map:
+            used[part.pool] += part.num_ranks
+        return used

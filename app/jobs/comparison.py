@@ -24,7 +24,7 @@ def comparison(first: Plan, second: Plan) -> dict[str, Any]:
     return {
         "figures": _beside(_figures(first), _figures(second)),
         "time": _beside(_time(first), _time(second)),
-        "gpus_of_pool": _beside(_gpus_of_pool(first), _gpus_of_pool(second)),
+        "gpus_of_pool": _beside(first.gpus_of_pool, second.gpus_of_pool),
         "bytes_of_link": _beside(_bytes_of_link(first), _bytes_of_link(second)),
         "configuration": {
             name: {"a": one, "b": other}
@@ -141,13 +141,6 @@ def _figures(plan: Plan) -> dict[str, float | None]:
 
 def _time(plan: Plan) -> dict[str, float | None]:
     return {field: float(getattr(plan.time, field)) for _, field in TIME_PARTS}
-
-
-def _gpus_of_pool(plan: Plan) -> dict[str, float | None]:
-    used: Counter[str] = Counter()
-    for part in plan.placement.rank_map:
-        used[part.pool] += part.num_ranks
-    return dict(used)
 
 
 def _bytes_of_link(plan: Plan) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ Replicas that share an expert-parallel or a sharding group stay together: they a
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import lcm
 
@@ -25,6 +26,15 @@ class Candidate:
 
     configuration: Configuration
     routes: tuple[PooledRoute, ...]
+
+    @property
+    def gpus_of_pool(self) -> Counter[int]:
+        """GPUs in use by pool."""
+        used = Counter[int]()
+        for route in self.routes:
+            for pool in route.pools:
+                used[pool] += route.num_replicas * self.configuration.degrees.gpus_per_stage_group
+        return used
 
 
 def bundle_of(configuration: Configuration) -> int:

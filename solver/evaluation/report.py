@@ -26,6 +26,7 @@ from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.network.policy import POLICY
+from solver.objective import SECONDS_PER_HOUR
 from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
 from solver.transport.communicators import transport_choices
@@ -36,7 +37,6 @@ from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.time_division import choices_between_places
 from solver.verify.joint_replay import joint_replay
 
-SECONDS_PER_HOUR = 3600.0  # the unit
 UNJUDGED = Verdict(accepted=False, rules_checked=())
 
 
@@ -248,10 +248,7 @@ def metrics_of(context: Context, evaluation: Evaluation, *, cross_bytes: float, 
     """Throughput, utilisation and cost of the plan."""
     degrees = evaluation.candidate.configuration.degrees
     tokens = context.request.workload.tokens_per_iteration
-    gpus: dict[int, int] = {}
-    for route in evaluation.candidate.routes:
-        for pool in route.pools:
-            gpus[pool] = gpus.get(pool, 0) + route.num_replicas * degrees.gpus_per_stage_group
+    gpus = evaluation.candidate.gpus_of_pool
     peak = sum(count * peak_flops_per_s(context.pools[pool].gpu, context.job.precision) for pool, count in gpus.items())
     rate = tokens / evaluation.iteration_s
     flops = model_flops_per_iteration(context.request.workload)
@@ -282,14 +279,10 @@ def evaluation_cross_building_bytes(context: Context, evaluation: Evaluation) ->
 def extra_usd(context: Context, evaluation: Evaluation, usd_per_gpu_s: float) -> float:
     """What a plan costs per iteration beyond its GPUs at the least price: dearer GPUs, and egress over priced links."""
     egress = egress_usd(context, link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices={}))
-    dearer = 0.0
-    for route in evaluation.candidate.routes:
-        for pool in route.pools:
-            price = context.pools[pool].gpu.usd_per_gpu_hour
-            if price is not None:
-                count = route.num_replicas * evaluation.candidate.configuration.degrees.gpus_per_stage_group
-                dearer += count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) * evaluation.iteration_s
-    return egress + dearer
+    gpus = evaluation.candidate.gpus_of_pool
+    prices = ((context.pools[pool].gpu.usd_per_gpu_hour, count) for pool, count in gpus.items())
+    dearer = sum(count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) for price, count in prices if price is not None)
+    return egress + dearer * evaluation.iteration_s
 
 
 def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s: float, egress: float) -> float | None:

@@ -56,17 +56,13 @@ def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, l
 
 def _with_these_gpus(request: PlanRequest, context: Context, candidate: Candidate) -> PlanRequest:
     """The request with as many free GPUs in every pool as the candidate uses there, and no other pools."""
-    group = candidate.configuration.degrees.gpus_per_stage_group
-    used = Counter[str]()
-    for route in candidate.routes:
-        for pool in route.pools:
-            used[context.pools[pool].id] += route.num_replicas * group
+    used = Counter({context.pools[pool].id: count for pool, count in candidate.gpus_of_pool.items()})
     pools = [
         pool.model_copy(update={"num_reserved_gpus": pool.num_reserved_gpus + pool.num_free_gpus - used[pool.id]})
         for pool in request.cluster.pools
         if used[pool.id]
     ]
-    return request.model_copy(update={"cluster": request.cluster.model_copy(update={"pools": tuple(pools)})})
+    return request.with_cluster(pools=tuple(pools))
 
 
 def _times_s(
@@ -103,10 +99,5 @@ def without_distance(context: Context) -> PlanRequest:
     near = cluster.model_copy(
         update={"places": (Place(id=BUILDING, level="building"), *places), "pools": pools, "links": links}
     )
-    limits = {"pins": (), "forbidden_places": (), "max_cross_building_bytes_per_iteration": None}
-    return request.model_copy(
-        update={
-            "cluster": Cluster.model_validate(near.model_dump()),
-            "constraints": request.constraints.model_copy(update=limits),
-        }
-    )
+    near_request = request.model_copy(update={"cluster": Cluster.model_validate(near.model_dump())})
+    return near_request.with_constraints(pins=(), forbidden_places=(), max_cross_building_bytes_per_iteration=None)
