@@ -19,7 +19,7 @@ from solver.network.topology import UPLINK_PREFIX, build_topology
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
-from solver.questions.wishes import multiplied, put
+from solver.questions.wishes import more_memory, multiplied, put, wider
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,9 @@ def changes_over(request: PlanRequest, over: str, factor: float) -> tuple[Change
     """The changes that multiply a quantity. Raises InvalidRequest where a request has none of it."""
     cluster = request.cluster
     if over == "memory":
-        return (multiplied("/cluster/pools/*/gpu/memory_bytes", factor),)
+        return more_memory(factor)
     if over == "bandwidth":
-        links = [Change(pointer=f"/cluster/links/{escaped(link.id)}/{name}", op="multiply", value=factor)
-                 for link in cluster.links for name in ("capacity_bytes_per_s", "reverse_capacity_bytes_per_s")
-                 if getattr(link, name) is not None]  # fmt: skip
+        links = [change for link in cluster.links for change in wider(link, factor)]
         uplinks = [put(f"/cluster/places/{escaped(place.id)}/uplink/oversubscription",
                        max(place.uplink.oversubscription / factor, 1.0))
                    for place in cluster.places if place.uplink.oversubscription > 1.0]  # fmt: skip

@@ -22,12 +22,13 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import stack_for
-from solver.questions.least import gpus_of_pool, one_price
+from solver.objective import SECONDS_PER_HOUR
+from solver.questions.least import one_price
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from solver.questions.wishes import put
 
-HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3  # units
+MILLION, KILO = 1e6, 1e3  # units
 CLOSE = 1e-9  # relative: amounts are sums of floats
 LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
 
@@ -155,7 +156,7 @@ class _Asked:
     def _point(self, plan: Plan, against: Spent, bounds: Sequence[tuple[float, float]]) -> FrontierPoint:
         metrics, tokens = plan.metrics, self.base.workload.tokens_per_iteration
         usd, kwh = usd_per_million_tokens(self.base, plan), kwh_per_million_tokens(self.base, plan, self.watts)
-        gpu_hours = metrics.num_gpus * metrics.iteration_s / HOUR_S * MILLION / tokens
+        gpu_hours = metrics.num_gpus * metrics.iteration_s / SECONDS_PER_HOUR * MILLION / tokens
         limited = {"gpus": float(metrics.num_gpus), "bytes": metrics.cross_building_bytes}.get(against)
         minimised = {"money": gpu_hours if usd is None else usd, "energy": kwh or 0.0}.get(against)
         limit = metrics.iteration_s if limited is None else limited
@@ -216,7 +217,8 @@ def usd_per_million_tokens(request: PlanRequest, plan: Plan) -> float | None:
     egress = {link.id: link.usd_per_gb or 0.0 for link in request.cluster.links}
     sent = sum(egress.get(load.link, 0.0) * flow.bytes_per_iteration / 1e9
                for load in plan.link_loads for flow in load.flows)  # fmt: skip
-    return (hourly * plan.metrics.iteration_s / HOUR_S + sent) / request.workload.tokens_per_iteration * MILLION
+    hours, tokens = plan.metrics.iteration_s / SECONDS_PER_HOUR, request.workload.tokens_per_iteration
+    return (hourly * hours + sent) / tokens * MILLION
 
 
 def kwh_per_million_tokens(request: PlanRequest, plan: Plan, watts: dict[str, float]) -> float | None:
@@ -226,11 +228,11 @@ def kwh_per_million_tokens(request: PlanRequest, plan: Plan, watts: dict[str, fl
     hourly = _hourly(plan, kilowatts)
     if hourly is None:
         return None
-    return hourly * plan.metrics.iteration_s / HOUR_S / request.workload.tokens_per_iteration * MILLION
+    return hourly * plan.metrics.iteration_s / SECONDS_PER_HOUR / request.workload.tokens_per_iteration * MILLION
 
 
 def _hourly(plan: Plan, rate_of_pool: dict[str, float | None]) -> float | None:
-    rates = [(count, rate_of_pool[pool]) for pool, count in gpus_of_pool(plan).items()]
+    rates = [(count, rate_of_pool[pool]) for pool, count in plan.gpus_of_pool.items()]
     known = [count * rate for count, rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None
 

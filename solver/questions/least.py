@@ -7,7 +7,6 @@ was found for lies the least, since more of them never hurts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,12 +22,11 @@ from solver.context import Context, stack_for
 from solver.explain.infeasible import target_reasons
 from solver.questions.curves import changes_over
 from solver.questions.least_bound import least_bound_s
-from solver.questions.resources import GBIT, GIB
 from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
 from solver.questions.targets import target_seconds
 from solver.questions.warm_start import carried_over
-from solver.questions.wishes import put
+from solver.questions.wishes import GBIT, GIB, put
 
 FIRST_SHARE = 0.25  # of the time, to see whether what there is reaches the target at all
 PROBES = 8  # of a bisection by which time is shared out
@@ -98,7 +96,7 @@ class _Asked:
     def reached(self, request: PlanRequest, until_s: float, begin: Plan | None = None) -> Outcome:
         """Any plan of a request within the target; infeasible where none can be."""
         whole_s = max(request.options.time_limit_s, until_s - self.searches.hooks.clock())
-        request = request.model_copy(update={"options": request.options.model_copy(update={"relative_gap": 0.0})})
+        request = request.with_options(relative_gap=0.0)
         found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough, begin=begin)
         if isinstance(found, Planned) and not self.is_enough(found):
             bound_s = _bound_s(found) or 0.0
@@ -134,7 +132,8 @@ class _Asked:
         update: dict[str, object] = {"status": found.status, "changes": changes}
         if isinstance(found, Planned):
             update |= {"value": measure.value(request, found.plan), "lower_bound": bound,
-                       "plan": witness_of(found.plan), "gpus_of_pool": gpus_of_pool(found.plan)}  # fmt: skip
+                       "plan": witness_of(found.plan),
+                       "gpus_of_pool": dict(sorted(found.plan.gpus_of_pool.items()))}  # fmt: skip
         price = "Not all GPUs state a price: a GPU-hour costs 1, whatever the type. " if prices else ""
         update["detail"] = price + SPACE_LIMITS.statement()
         self.least[of] = self.least[of].model_copy(update=update)
@@ -224,7 +223,7 @@ class _Narrowed:
             "lower_bound": None if there is None else self.proven * there,
             "changes": ALONE if self.alone else () if self.enough == 1.0 else self.changes(base, self.enough),
             "plan": witness_of(self.best.plan),
-            "gpus_of_pool": gpus_of_pool(self.best.plan),
+            "gpus_of_pool": dict(sorted(self.best.plan.gpus_of_pool.items())),
             "detail": _detail(self.of, base, self.enough),
         })  # fmt: skip
 
@@ -262,15 +261,6 @@ def one_price(request: PlanRequest) -> tuple[Change, ...]:
         return ()
     hours = [put(f"/cluster/pools/{escaped(one.id)}/gpu/usd_per_gpu_hour", 1.0) for one in pools]
     return (*hours, *(put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in links))
-
-
-def gpus_of_pool(plan: Plan) -> dict[str, int]:
-    """GPUs that a plan takes of each pool, the pools in the order of their names."""
-    size, taken = plan.configuration.degrees.gpus_per_stage_group, Counter[str]()
-    for route in plan.placement.routes:
-        for pool in route.pools:
-            taken[pool] += route.num_replicas * size
-    return dict(sorted(taken.items()))
 
 
 def _bound_s(outcome: Outcome | None) -> float | None:

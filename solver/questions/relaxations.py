@@ -11,17 +11,15 @@ from functools import partial
 from math import ceil, floor, log, log10
 from typing import Any
 
-from models.cluster import Pool
+from models.cluster import Link
 from models.outcome import Outcome, Planned
 from models.plan import Plan
-from models.pointers import escaped
 from models.question_parts import Change
 from models.questions import Relaxation
 from models.request import PlanRequest
 from solver.questions.searches import changed, is_plan_of, witness_of
-from solver.questions.wishes import Group, multiplied, put
+from solver.questions.wishes import GBIT, GIB, Group, more_memory, multiplied, put, wider, with_more_hosts
 
-GIB = 2.0**30  # the unit
 MOST_PROBES = 8  # of one bisection: an interval becomes 256 times as small
 MOST_VALUES = 4  # of a choice that are tried, the nearest first, before the one that is known to do
 MOST_LINKS = 6  # links that are widened one by one
@@ -170,48 +168,35 @@ class Relaxations:
         """What can be bought, as multiples of what there is."""
         cluster = self._base.cluster
         memory = max(pool.gpu.memory_bytes for pool in cluster.pools) / GIB
-        pointer = "/cluster/pools/*/gpu/memory_bytes"
-        yield "memory", _bought((pointer,), lambda times: f"{memory * (times - 1.0):.1f} GiB more per GPU")
-        yield "hosts", Scale(1.0, self._with_hosts, self._hosts_in_words, lambda _plan: 1.0)
-        names = [link.id for link in cluster.links]
-        for name in names if len(names) <= MOST_LINKS else ["*"]:
-            rate = sum(link.capacity_bytes_per_s for link in cluster.links if name in (link.id, "*")) * 8e-9
-            there = [f"/cluster/links/{escaped(name)}/capacity_bytes_per_s"]
-            both = any(link.reverse_capacity_bytes_per_s for link in cluster.links if name in (link.id, "*"))
-            if both and name != "*":
-                there.append(f"/cluster/links/{escaped(name)}/reverse_capacity_bytes_per_s")
-            yield f"link {name}", _bought(there, partial(_more_rate, rate))
+        yield "memory", _bought(more_memory, lambda times: f"{memory * (times - 1.0):.1f} GiB more per GPU")
+        yield "hosts", _bought(self._with_hosts, self._hosts_in_words)
+        if len(cluster.links) > MOST_LINKS:
+            yield "link *", _bought(_all_wider, partial(_more_rate, cluster.links))
+            return
+        for link in cluster.links:
+            yield f"link {link.id}", _bought(partial(wider, link), partial(_more_rate, [link]))
 
     def _with_hosts(self, times: float) -> tuple[Change, ...]:
         """Each pool with so many times its hosts, rounded up."""
-        out: list[Change] = []
-        for pool in self._base.cluster.pools:
-            at = f"/cluster/pools/{escaped(pool.id)}"
-            out.append(put(f"{at}/num_hosts", _more_hosts(pool, times)))
-            if pool.host_names:
-                out.append(put(f"{at}/host_names", []))
-        return tuple(out)
+        return tuple(change for pool in self._base.cluster.pools for change in with_more_hosts(pool, times))
 
     def _hosts_in_words(self, times: float) -> str:
         """How many GPUs the pools then have, whose hosts are whole."""
         pools = self._base.cluster.pools
-        there, then = (sum(_more_hosts(pool, one) * pool.gpus_per_host for pool in pools) for one in (1.0, times))
+        there, then = (sum(ceil(one * pool.num_hosts) * pool.gpus_per_host for pool in pools) for one in (1.0, times))
         return f"{then:,} GPUs in all in place of {there:,}"
 
 
-def _more_hosts(pool: Pool, times: float) -> int:
-    return ceil(times * pool.num_hosts)
-
-
-def _bought(pointers: Sequence[str], words: Callable[[float], str]) -> Scale:
-    def changes(times: float) -> tuple[Change, ...]:
-        return tuple(multiplied(pointer, times) for pointer in pointers)
-
+def _bought(changes: Callable[[float], tuple[Change, ...]], words: Callable[[float], str]) -> Scale:
     return Scale(1.0, changes, words, lambda _plan: 1.0)
 
 
-def _more_rate(gb_per_s: float, times: float) -> str:
-    return f"{gb_per_s * (times - 1.0):,.4g} Gb/s more"
+def _all_wider(times: float) -> tuple[Change, ...]:
+    return (multiplied("/cluster/links/*/capacity_bytes_per_s", times),)
+
+
+def _more_rate(links: Sequence[Link], times: float) -> str:
+    return f"{sum(link.capacity_bytes_per_s for link in links) / GBIT * (times - 1.0):,.4g} Gb/s more"
 
 
 def _scale_of(group: Group, request: PlanRequest) -> Scale | None:

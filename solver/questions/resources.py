@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, floor
+from math import floor
 
 from models.cluster import Link, Place, Pool
 from models.plan import Plan
@@ -13,10 +13,8 @@ from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import ResourceKind
-from solver.questions.wishes import Group, multiplied, put, wishes_of
+from solver.questions.wishes import GBIT, GIB, Group, multiplied, put, wider, wishes_of, with_more_hosts
 
-GIB = 2.0**30  # the unit
-GBIT = 1.25e8  # bytes
 ALL: dict[ResourceKind, str] = {
     "link": "all links",
     "uplink": "all uplinks",
@@ -95,14 +93,10 @@ def _all(kind: ResourceKind, members: Sequence[Resource]) -> Resource:
 
 
 def _link(link: Link) -> Resource:
-    at = f"/cluster/links/{escaped(link.id)}"
-    names = ["capacity_bytes_per_s"]
-    if link.reverse_capacity_bytes_per_s is not None:
-        names.append("reverse_capacity_bytes_per_s")
     there = f"{link.capacity_bytes_per_s / GBIT:,.4g} Gb/s {link.from_place} to {link.to_place}"
 
     def larger(fraction: float) -> tuple[Change, ...]:
-        return tuple(multiplied(f"{at}/{name}", 1.0 + fraction) for name in names)
+        return wider(link, 1.0 + fraction)
 
     return Resource("link", f"link {link.id}", there, larger, links=(link.id,))
 
@@ -118,11 +112,8 @@ def _uplink(place: Place) -> Resource:
 
 
 def _hosts(pool: Pool) -> Resource:
-    at = f"/cluster/pools/{escaped(pool.id)}"
-
     def larger(fraction: float) -> tuple[Change, ...]:
-        hosts = put(f"{at}/num_hosts", ceil(pool.num_hosts * (1.0 + fraction)))
-        return (hosts, put(f"{at}/host_names", [])) if pool.host_names else (hosts,)
+        return with_more_hosts(pool, 1.0 + fraction)
 
     there = f"{pool.num_hosts:,} hosts of {pool.gpus_per_host} {pool.gpu.name}"
     return Resource("hosts", f"hosts of {pool.id}", there, larger)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import floor
+from math import ceil, floor
 from typing import Any
 
 from models.base import MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S
-from models.cluster import MAX_GPUS, Cluster, Place, Uplink
+from models.cluster import MAX_GPUS, Cluster, Link, Place, Pool, Uplink
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
 from solver.questions.missing_links import are_missing, in_a_row
 
+GIB, GBIT = 2.0**30, 1.25e8  # bytes: the units
 MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more there is one wish
 LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
 MORE_HOSTS = 64.0  # times as many, only to see whether hosts stand in the way
@@ -145,7 +147,7 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
     groups = (
         Group("links between the buildings", "/cluster/links", "",
               in_a_row(request, MOST_BYTES_PER_S, latency_s=0.0) if are_missing(request) else ()),
-        Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", memory),)),
+        Group("memory of the GPUs", "/cluster/pools", "", more_memory(memory)),
         Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),
         Group("speed of the GPUs", "/cluster/pools", "", tuple(speed)),
         Group("rates of links and network cards", "/cluster/links", "", tuple(rates)),
@@ -188,6 +190,25 @@ def _largely(values: Sequence[float], most: float) -> float:
 def multiplied(pointer: str, times: float) -> Change:
     """The change that multiplies a number."""
     return Change(pointer=pointer, op="multiply", value=times)
+
+
+def more_memory(times: float) -> tuple[Change, ...]:
+    """Every GPU with so many times its memory."""
+    return (multiplied("/cluster/pools/*/gpu/memory_bytes", times),)
+
+
+def wider(link: Link, times: float) -> tuple[Change, ...]:
+    """A link with so many times its capacity, in both directions where they differ."""
+    at = f"/cluster/links/{escaped(link.id)}"
+    names = ("capacity_bytes_per_s", "reverse_capacity_bytes_per_s")
+    return tuple(multiplied(f"{at}/{name}", times) for name in names if getattr(link, name) is not None)
+
+
+def with_more_hosts(pool: Pool, times: float) -> tuple[Change, ...]:
+    """A pool with so many times its hosts, rounded up, which then have no names."""
+    at = f"/cluster/pools/{escaped(pool.id)}"
+    hosts = put(f"{at}/num_hosts", ceil(times * pool.num_hosts))
+    return (hosts, put(f"{at}/host_names", [])) if pool.host_names else (hosts,)
 
 
 def more_hosts(times: float) -> tuple[Change, ...]:
