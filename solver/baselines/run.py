@@ -21,7 +21,7 @@ from solver.cost.data_parallel import crossing_bytes
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.evaluate import Evaluation, evaluate
-from solver.evaluation.places import Pattern, pure_placements
+from solver.evaluation.places import Pattern, placements
 from solver.evaluation.where import placement_of
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000  # evaluations, pipelines and rows of a policy at most; set by hand
@@ -68,11 +68,9 @@ def restricted(context: Context, policy: BaselinePolicy) -> Context:
         rules["pipeline_may_cross_buildings"] = False
     if policy.keeps_ranks_in_buildings:
         rules["data_parallel_may_cross_buildings"] = False
-    constraints = context.request.constraints
-    if policy.fused_backward and constraints.framework is None:
+    if policy.fused_backward and context.request.constraints.framework is None:
         rules["framework"] = FUSED
-    request = context.request.model_copy(update={"constraints": constraints.model_copy(update=rules)})
-    return Context(request, context.stack, policy.plain_ecmp)
+    return Context(context.request.with_constraints(**rules), context.stack, policy.plain_ecmp)
 
 
 def try_policy(context: Context, policy: BaselinePolicy, space: Space, effort: Effort) -> BaselineResult:
@@ -106,7 +104,7 @@ def _placed(context: Context, configuration: Configuration, pattern: Pattern) ->
     """Candidates of the policy's pattern; layers shared out by GPU type go region by region, or by building."""
     if configuration.layer_split == "by_gpu_type":
         return typed_placements(context, configuration, ("types_in_regions", "ranks_whole"))
-    return pure_placements(context, configuration, pattern)
+    return placements(context, configuration, (pattern,), pure=True)
 
 
 def _distinct(context: Context, policy: BaselinePolicy, space: Space, guess: FloatArray) -> list[int]:

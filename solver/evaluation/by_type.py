@@ -19,17 +19,19 @@ from solver.clock import Clock
 from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import by_island, placement_problem, pooled, solve
 from solver.placement.problem import PlacementProblem, Prices, RouteCount
 from solver.placement.strategies import keep_ranks_whole, keep_segments_whole
 
 Routes = tuple[RouteCount, ...]
+Orders = tuple[Callable[[TypeCost], float], ...]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
 MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where that spares the slowest rank
 IN_FLIGHT_PER_RANK = 2  # micro-batches that a first rank may hold beside each rank: more hide no more of a way
+MOST_MEMORY: Orders = (lambda cost: -cost.capacity_bytes,)  # first, of the GPU types along the pipeline
+ALL_ORDERS: Orders = (lambda cost: cost.layer_s, lambda cost: -cost.layer_s, *MOST_MEMORY)  # fastest, slowest first
 MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
@@ -51,7 +53,7 @@ def typed_placements(
 ) -> Iterator[Candidate]:
     """Candidates with their layers shared out: by the time of the slowest rank, then every pattern in turn."""
     costs = type_costs(context, configuration)
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    whole = placement_problem(context, configuration)
     found: dict[tuple[Routes, tuple[int, ...]], tuple[bool, float, int]] = {}
     for problem in by_island(context, whole):
         for segments, routes, place in _everywhere(context, problem, costs, patterns):
@@ -73,12 +75,12 @@ def memory_first_placements(context: Context, configuration: Configuration) -> I
     costs = type_costs(context, configuration)
     if configuration.family == "v" or not _memory_binds(configuration, costs, context.job.num_layers):
         return
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    whole = placement_problem(context, configuration)
     for problem in by_island(context, whole):
         orders = [
             segments
             for in_regions in (False, True)
-            for segments in _segment_orders(context, problem, costs, in_regions=in_regions, keys=(_most_memory,))
+            for segments in _segment_orders(context, problem, costs, in_regions=in_regions, keys=MOST_MEMORY)
         ]
         for routes in dict.fromkeys(_along(problem, segments) for segments in orders):
             if routes is not None:
@@ -106,7 +108,7 @@ def best_partitioned(
     """
     if not np.isfinite(cutoff_s):
         return
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    whole = placement_problem(context, configuration)
     for types, layers in best_partitions(context, configuration, cutoff_s, clock):
         yield from _whole_ranks(context, configuration, whole, list(types), layers)
 
@@ -218,25 +220,13 @@ def _on_types(context: Context, problem: PlacementProblem, types: list[str]) -> 
     return replace(problem, allowed_pu=allowed)
 
 
-def _fastest(cost: TypeCost) -> float:
-    return cost.layer_s
-
-
-def _slowest(cost: TypeCost) -> float:
-    return -cost.layer_s
-
-
-def _most_memory(cost: TypeCost) -> float:
-    return -cost.capacity_bytes
-
-
 def _segment_orders(
     context: Context,
     problem: PlacementProblem,
     costs: dict[str, TypeCost],
     *,
     in_regions: bool,
-    keys: tuple[Callable[[TypeCost], float], ...] = (_fastest, _slowest, _most_memory),
+    keys: Orders = ALL_ORDERS,
 ) -> list[Segments]:
     """GPU types one after another, region by region where asked, in the order of each key."""
     segments = _filled(problem, _segments(context, in_regions=in_regions), costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from models.plan import Configuration
@@ -14,7 +15,7 @@ from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import nominal_prices
 from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute, fill
-from solver.placement.in_order import fill_in_order, fill_in_order_spread, fill_in_order_spread_before
+from solver.placement.in_order import fill_in_order
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
 from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
@@ -36,52 +37,39 @@ CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None
     "ranks_in_groups": keep_ranks_in_groups,
     "ranks_spread": spread_end_ranks,
     "in_order": fill_in_order,
-    "in_order_spread_before": fill_in_order_spread_before,
-    "in_order_spread": fill_in_order_spread,
+    "in_order_spread_before": partial(fill_in_order, before=True),
+    "in_order_spread": partial(fill_in_order, before=True, after=True),
 }
 FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 
 
 def placements(
-    context: Context, configuration: Configuration, patterns: tuple[Pattern, ...], prices: Prices | None = None
-) -> Iterator[Candidate]:
-    """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
-    whole = placement_problem(context, configuration, prices or nominal_prices(context, configuration))
-
-    def on_island(problem: PlacementProblem) -> Iterator[tuple[RouteCount, ...]]:
-        for some in on_fast_types(context, configuration, problem):
-            yield from _on_island(context, some, patterns, flow_may_help=some is problem)
-
-    yield from _each_once(context, configuration, whole, on_island)
-
-
-def pure_placements(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
-    """Candidates of one pattern alone. Pins with counts, which no closed form serves, are left to the integer flow."""
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
-    if whole.minimums:
-        together = pattern in ("ranks_whole", "ranks_in_regions")
-        whole = replace(whole, replicas_may_cross=whole.replicas_may_cross and not together)
-
-    def on_island(problem: PlacementProblem) -> Iterator[tuple[RouteCount, ...]]:
-        for some in on_fast_types(context, configuration, problem):
-            yield from solve(context, some, "priced" if problem.minimums else pattern)
-
-    yield from _each_once(context, configuration, whole, on_island)
-
-
-def _each_once(
     context: Context,
     configuration: Configuration,
-    whole: PlacementProblem,
-    on_island: Callable[[PlacementProblem], Iterator[tuple[RouteCount, ...]]],
+    patterns: tuple[Pattern, ...],
+    prices: Prices | None = None,
+    *,
+    pure: bool = False,
 ) -> Iterator[Candidate]:
-    """Candidates of all islands, each set of routes once."""
+    """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to.
+
+    `pure`: of these patterns alone. Pins with counts, which no closed form serves, are left to the integer flow.
+    """
+    whole = placement_problem(context, configuration, prices)
+    if pure and whole.minimums:
+        together = not {"ranks_whole", "ranks_in_regions"}.isdisjoint(patterns)
+        whole = replace(whole, replicas_may_cross=whole.replicas_may_cross and not together)
+        patterns = ("priced",)
     seen: set[tuple[RouteCount, ...]] = set()
-    for problem in by_island(context, whole):
-        for routes in on_island(problem):
-            if routes not in seen:
-                seen.add(routes)
-                yield Candidate(configuration, pooled(context, configuration, routes))
+    for island in by_island(context, whole):
+        for problem in on_fast_types(context, configuration, island):
+            found = [routes for pattern in patterns for routes in solve(context, problem, pattern)]
+            if not found and not pure and problem is island and "priced" not in patterns:
+                found = solve(context, problem, "priced")
+            for routes in found:
+                if routes not in seen:
+                    seen.add(routes)
+                    yield Candidate(configuration, pooled(context, configuration, routes))
 
 
 def by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
@@ -120,17 +108,8 @@ def on_fast_types(
     yield problem
 
 
-def _on_island(
-    context: Context, problem: PlacementProblem, patterns: tuple[Pattern, ...], *, flow_may_help: bool
-) -> Iterator[tuple[RouteCount, ...]]:
-    found = [routes for pattern in patterns for routes in solve(context, problem, pattern)]
-    if not found and flow_may_help and "priced" not in patterns:
-        found = solve(context, problem, "priced")
-    yield from dict.fromkeys(found)
-
-
-def placement_problem(context: Context, configuration: Configuration, prices: Prices) -> PlacementProblem:
-    """Capacities in bundles of replicas; pins as allowed pairs or minimum counts."""
+def placement_problem(context: Context, configuration: Configuration, prices: Prices | None = None) -> PlacementProblem:
+    """Capacities in bundles of replicas; pins as allowed pairs or minimum counts. Prices are nominal without others."""
     degrees, constraints = configuration.degrees, context.request.constraints
     bundle = bundle_of(configuration)
     capacity = tuple(
@@ -153,7 +132,7 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
         capacity_u=capacity,
         building_u=context.geography.building_u,
         allowed_pu=tuple(tuple(row) for row in allowed),
-        prices=prices,
+        prices=prices or nominal_prices(context, configuration),
         minimums=tuple(minimums),
         ranks_may_cross=constraints.pipeline_may_cross_buildings,
         replicas_may_cross=constraints.data_parallel_may_cross_buildings,

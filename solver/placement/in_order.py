@@ -19,31 +19,18 @@ Routes = tuple[RouteCount, ...]
 Share = Counter[int]  # stage groups of one rank by capacity group
 
 
-def fill_in_order(problem: PlacementProblem) -> Routes | None:
+def fill_in_order(problem: PlacementProblem, *, before: bool = False, after: bool = False) -> Routes | None:
     """Every capacity group filled before the next; None where a rule forbids it or all is in one.
+
+    `before`: with the last whole rank of every region but the last spread over the capacity groups there, and None
+    where there are no regions with several capacity groups. `after`: the first whole rank of every region but the first
+    is spread as well.
 
     >>> from solver.placement.problem import Prices
     >>> prices = Prices((Tier(1.0, (0, 0)),), (0.0,) * 4, (0.0, 0.0), 0.0)
     >>> fill_in_order(PlacementProblem(4, 4, 8, (6, 10), (0, 1), ((True, True),) * 4, prices))
     (RouteCount(capacity_groups=(0, 0, 1, 1), num_replicas=2), RouteCount(capacity_groups=(0, 1, 1, 1), num_replicas=2))
     """
-    return _filled(problem, before=False, after=False)
-
-
-def fill_in_order_spread_before(problem: PlacementProblem) -> Routes | None:
-    """The same, with the last whole rank of every region but the last spread over the capacity groups there.
-
-    None where there are no regions with several capacity groups.
-    """
-    return _filled(problem, before=True, after=False)
-
-
-def fill_in_order_spread(problem: PlacementProblem) -> Routes | None:
-    """The same, with the first whole rank of every region but the first spread as well."""
-    return _filled(problem, before=True, after=True)
-
-
-def _filled(problem: PlacementProblem, *, before: bool, after: bool) -> Routes | None:
     everywhere = all(all(row) for row in problem.allowed_pu)
     allowed = problem.ranks_may_cross and problem.replicas_may_cross and everywhere and not problem.minimums
     need = problem.num_ranks * problem.num_replicas

@@ -157,14 +157,11 @@ class RankBlockModel:
         """Pins: first blocks of replicas that obey it, or blocks over its only rank, >= the replicas asked for."""
         for number, pin in enumerate(self.problem.minimums):
             if len(pin.ranks) == 1:
-                over = self._over(pin.ranks.start)
+                over = self._over_p[pin.ranks.start]
                 obeying = [column for block, column in over if block.capacity_group in pin.capacity_groups]
             else:
-                obeying = [column for block, column in self._over(0) if number in block.pins]
+                obeying = [column for block, column in self._over_p[0] if number in block.pins]
             self.programme.at_most([(column, -1) for column in obeying], -pin.num_replicas)
-
-    def _over(self, rank: int) -> list[tuple[RankBlock, int]]:
-        return self._over_p[rank]
 
     @cached_property
     def _over_p(self) -> list[list[tuple[RankBlock, int]]]:
@@ -198,7 +195,7 @@ class RankBlockModel:
 
     def _by_building(self, rank: int) -> dict[int, list[tuple[RankBlock, int]]]:
         found: dict[int, list[tuple[RankBlock, int]]] = {}
-        for block, column in self._over(rank):
+        for block, column in self._over_p[rank]:
             found.setdefault(self.problem.building_u[block.capacity_group], []).append((block, column))
         return found
 

@@ -20,7 +20,6 @@ from ortools.sat.python import cp_model
 from models.plan import Configuration
 from solver.context import Context
 from solver.evaluation.candidate import bundle_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import placement_problem
 from solver.placement.capacity_groups import groups_of
 from solver.placement.problem import RouteCount
@@ -66,7 +65,7 @@ class MinimumMoves:
 def move_problem(context: Context, configuration: Configuration, standing: Standing) -> MoveProblem:
     """The groups of a configuration on the pools of the changed world."""
     degrees, bundle = configuration.degrees, bundle_of(configuration)
-    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    problem = placement_problem(context, configuration)
     pools, groups = range(len(context.pools)), context.group_of_pool
     return MoveProblem(
         num_replicas=problem.num_replicas,

@@ -13,7 +13,6 @@ from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.context import Context
 from solver.evaluation.by_type import memory_first_placements, typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
 from solver.evaluation.scheduling import portfolio_timing
@@ -68,7 +67,7 @@ def _candidates(
     usual = list(placements(context, configuration, ("replicas_whole", "ranks_whole", "ranks_in_groups")))
     yield from usual[:MOST_USUAL]
     yield from memory_first_placements(context, configuration)
-    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    whole = placement_problem(context, configuration)
     if not whole.minimums:
         for problem in list(by_island(context, whole))[:MOST_ANYWHERE]:
             for _ in range(MOST_ANYWHERE):

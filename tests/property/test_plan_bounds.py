@@ -17,7 +17,6 @@ from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placement_problem, placements, pooled
 from solver.evaluation.scheduling import portfolio_timing
@@ -140,7 +139,7 @@ def request_of(name: str) -> PlanRequest:
 
 def anywhere(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
     """Every stage group somewhere, one replica after another; None when rooms are too small."""
-    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    problem = placement_problem(context, configuration)
     left = np.array(problem.capacity_u)
     if left.sum() < problem.num_ranks * problem.num_replicas:
         return None

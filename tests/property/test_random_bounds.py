@@ -24,7 +24,6 @@ from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
 from solver.evaluation.report import evaluation_cross_building_bytes, extra_usd
@@ -63,9 +62,7 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
     found = []
     by_type = configuration.layer_split == "by_gpu_type"
     gpus = np.array([group.gpu for group in context.capacity_groups])
-    for problem in by_island(
-        context, placement_problem(context, configuration, nominal_prices(context, configuration))
-    ):
+    for problem in by_island(context, placement_problem(context, configuration)):
         left, ranks, replicas = np.array(problem.capacity_u), problem.num_ranks, problem.num_replicas
         groups_p = np.zeros((ranks, replicas), dtype=np.int64)
         for rank in random.permutation(ranks):

@@ -19,7 +19,6 @@ from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import placement_problem, pooled
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
@@ -122,7 +121,7 @@ def any_types(
     context: Context, configuration: Configuration, random: np.random.Generator
 ) -> tuple[RouteCount, ...] | None:
     """A GPU type for every rank, and every stage group somewhere on GPUs of it; None when rooms are too small."""
-    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    problem = placement_problem(context, configuration)
     left = np.array(problem.capacity_u)
     gpus = np.array([group.gpu for group in context.capacity_groups])
     columns = np.zeros((problem.num_ranks, problem.num_replicas), dtype=np.int64)

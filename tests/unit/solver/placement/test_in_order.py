@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.placement.in_order import fill_in_order, fill_in_order_spread, fill_in_order_spread_before
+from solver.placement.in_order import fill_in_order
 from solver.placement.problem import PlacementProblem, Prices, RouteCount, Tier
 
-PATTERNS = (fill_in_order, fill_in_order_spread_before, fill_in_order_spread)
+SPREAD_BEFORE, SPREAD = partial(fill_in_order, before=True), partial(fill_in_order, before=True, after=True)
+PATTERNS = (fill_in_order, SPREAD_BEFORE, SPREAD)
 
 
 def problem(capacity: tuple[int, ...], region_u: tuple[int, ...], ranks: int, replicas: int) -> PlacementProblem:
@@ -67,7 +69,7 @@ def test_a_region_that_need_not_be_full_ends_with_a_whole_rank() -> None:
 
 def test_whole_ranks_beside_a_border_of_regions_lie_spread() -> None:
     one = problem((12, 12, 12, 12), (0, 0, 1, 1), ranks=12, replicas=4)
-    before, both = fill_in_order_spread_before(one), fill_in_order_spread(one)
+    before, both = SPREAD_BEFORE(one), SPREAD(one)
     assert before is not None
     assert both is not None
     assert [len(held(before, rank)) for rank in (5, 6)] == [2, 1]
@@ -85,7 +87,7 @@ def test_rules_forbid_it(pattern: object) -> None:
 
 def test_replicas_that_change_regions_take_every_link_between_them() -> None:
     """Of two zones in either region each has as many replicas on its way to both of the other."""
-    routes = fill_in_order_spread(problem((12, 12, 12, 12), (0, 0, 1, 1), 6, 8))
+    routes = SPREAD(problem((12, 12, 12, 12), (0, 0, 1, 1), 6, 8))
     assert routes is not None
     far = Counter[tuple[int, int]]()
     for route in routes:

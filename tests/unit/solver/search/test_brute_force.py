@@ -14,7 +14,6 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placement_problem, pooled
 from solver.evaluation.scheduling import portfolio_timing
@@ -38,7 +37,7 @@ LINKS = {"near": {}, "far": {"latency_s": 0.02, "capacity_bytes_per_s": 2e10}}
 
 def everywhere(context: Context, configuration: Configuration) -> Iterator[tuple[RouteCount, ...]]:
     """Every way to put the ranks of all replicas into capacity groups that have the capacity."""
-    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    problem = placement_problem(context, configuration)
     routes = list(itertools.product(range(problem.num_capacity_groups), repeat=problem.num_ranks))
     for chosen in itertools.combinations_with_replacement(routes, problem.num_replicas):
         taken = [sum(route.count(u) for route in chosen) for u in range(problem.num_capacity_groups)]

@@ -9,7 +9,6 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import EVEN, FAMILY_CODES, Space
 from solver.cost.columns import ZERO1, columns_from
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placement_problem, pooled
 from solver.evaluation.scheduling import portfolio_timing
@@ -23,7 +22,7 @@ def test_only_the_way_between_regions_is_split() -> None:
     columns = columns_from([row | {"sharding": ZERO1, "shard_group": 8, "recompute": 0}])
     family = np.array([FAMILY_CODES.index("one_way")])
     configuration = configuration_of(context, Space(columns, family, np.array([EVEN])), 0)
-    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    problem = placement_problem(context, configuration)
     routes = fill_in_order(problem)
     assert routes is not None
     candidate = Candidate(configuration, pooled(context, configuration, routes))
