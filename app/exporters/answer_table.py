@@ -5,11 +5,9 @@ Numbers are written in full, so that nothing is lost to the reader.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 
-from app.exporters.rank_map_csv import harmless
+from app.exporters.cells import csv_text, harmless
 from models.least import FrontierAnswer, SizingAnswer
 from models.questions import Reply
 from models.worth import CurvesAnswer, WorthAnswer
@@ -27,12 +25,9 @@ def answer_table(reply: Reply) -> str | None:
     """An answer as CSV with a header; None for one that is no table."""
     if not isinstance(reply, Tabular):
         return None
-    sheet = io.StringIO()
-    csv.writer(sheet, lineterminator="\n").writerow(_columns(reply))
-    writer = csv.writer(sheet, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    for row in _rows(reply):
-        writer.writerow([harmless(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in row])
-    return sheet.getvalue()
+    cells = ([harmless(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in row]
+             for row in _rows(reply))  # fmt: skip
+    return csv_text(_columns(reply), cells, quoted=True)
 
 
 def _columns(reply: Tabular) -> Sequence[str]:

@@ -5,14 +5,12 @@ With the time T of a plan and its bound LB, both per million tokens, a is better
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.exporters.rank_map_csv import harmless
+from app.exporters.cells import csv_text, harmless
 from app.wire import Study
 from models.findings import AxisFindings, StudyFindings, StudyPoint
 
@@ -101,10 +99,9 @@ def _words(points: Sequence[StudyPoint], best: StudyPoint | None, others: Sequen
 
 def study_table(study: Study) -> str:
     """The members as CSV, one row each, with the changes as JSON."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["index", "changes", "state", "iteration_s", "lower_bound_s", "relative_gap", "num_gpus",
-                   "s_per_million_tokens", "bound_s_per_million_tokens", "on_frontier", "may_be_best"])  # fmt: skip
+    header = ["index", "changes", "state", "iteration_s", "lower_bound_s", "relative_gap", "num_gpus",
+              "s_per_million_tokens", "bound_s_per_million_tokens", "on_frontier", "may_be_best"]  # fmt: skip
+    rows = []
     points = {one.index: one for one in study.findings.points}
     candidates = {study.findings.best, *study.findings.may_be_best}
     for member in study.members:
@@ -112,6 +109,6 @@ def study_table(study: Study) -> str:
         known = ["" if value is None else value for value in (
             figures and figures.iteration_s, figures and figures.lower_bound_s, figures and figures.relative_gap,
             figures and figures.num_gpus, point and point.value, point and point.lower_bound)]  # fmt: skip
-        rows.writerow([member.index, harmless(json.dumps(member.changes)), member.state, *known,
-                       member.index in study.findings.frontier, member.index in candidates])  # fmt: skip
-    return text.getvalue()
+        rows.append([member.index, harmless(json.dumps(member.changes)), member.state, *known,
+                     member.index in study.findings.frontier, member.index in candidates])  # fmt: skip
+    return csv_text(header, rows)

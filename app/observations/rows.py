@@ -5,9 +5,7 @@ Cells are named as in `solver/calibration/columns.py`. Where no row can describe
 
 from __future__ import annotations
 
-import csv
-import io
-
+from app.exporters.cells import csv_text
 from app.observations.beside import Observation
 from models.plan import Plan
 from models.request import PlanRequest
@@ -91,8 +89,4 @@ def as_csv(rows: list[dict[str, str]]) -> str:
     ['a,b', '1,', ',2']
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    table = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()
+    return csv_text(names, ([row.get(name, "") for name in names] for row in rows))

@@ -7,16 +7,15 @@ line that every rank prints first.
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from app.exporters.cells import csv_text, harmless
 from app.exporters.hosts import hosts_of, pools_of, ranges
 from app.exporters.places import building_of
-from app.exporters.rank_map_csv import harmless
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -77,13 +76,9 @@ def rank_rows(plan: Plan, request: PlanRequest | None, *, by_group: bool = False
 
 def written(rows: Iterable[RankRow]) -> str:
     """The rows as CSV; no name in it has a comma, a quote or a space, because a script on the hosts reads it."""
-    sheet = io.StringIO()
-    writer = csv.writer(sheet, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        numbers = (row.first_rank, row.num_ranks, row.first_local_rank, row.pipeline_rank)
-        writer.writerow([*numbers, _plain(row.building), _plain(row.pool), " ".join(row.hosts)])
-    return sheet.getvalue()
+    return csv_text(COLUMNS, ([row.first_rank, row.num_ranks, row.first_local_rank, row.pipeline_rank,
+                               _plain(row.building), _plain(row.pool), " ".join(row.hosts)]
+                              for row in rows))  # fmt: skip
 
 
 def _plain(name: str) -> str:
