@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.exporters.report.figures import WIDTH
 from app.exporters.report.markup import Markup, tag
-from app.exporters.report.svg import Scale, line, ticks, words
+from app.exporters.report.svg import Scale, level_axis, line, ticks, words
 from models.findings import StudyFindings
 from models.least import FrontierAgainst, FrontierAnswer, FrontierPoint
 from models.questions import Reply
@@ -126,9 +126,7 @@ def _drawn(panel: Panel, top: float) -> Iterator[Markup]:
 
 
 def _axes(panel: Panel, across: Scale, up: Scale) -> Iterator[Markup]:
-    for value in ticks(up.low, up.high, 5):
-        yield line(LEFT, up(value), RIGHT, up(value), "grid")
-        yield words(LEFT - 6, up(value) + 4, f"{value:.4g}", "tick", "end")
+    yield from level_axis(up, LEFT, RIGHT, "{:.4g}".format)
     for value in ticks(across.low, across.high, 8):
         yield line(across(value), up.end, across(value), up.start, "grid")
         yield words(across(value), up.start + 15, f"{value:.4g}", "tick", "middle")

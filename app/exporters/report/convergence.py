@@ -8,7 +8,7 @@ from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded
 from app.exporters.report.formatting import number, percent, seconds
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
-from app.exporters.report.svg import Scale, line, steps, ticks, time_axis, words
+from app.exporters.report.svg import Scale, level_axis, steps, time_axis
 from models.figures import ConvergencePoint
 
 LEFT, RIGHT, TOP, BOTTOM = 78.0, WIDTH - 12, 14.0, 224.0
@@ -46,7 +46,7 @@ def curves(points: Sequence[ConvergencePoint]) -> Markup:
         height=BOTTOM + 20,
         title="Best plan and bound over the search",
         description=f"At the end: {final or 'neither plan nor bound'}.",
-        parts=(*time_axis(scale, BOTTOM, TOP), *_levels(level), *_curve(points, scale, level)),
+        parts=(*time_axis(scale, BOTTOM, TOP), *level_axis(level, LEFT, RIGHT, seconds), *_curve(points, scale, level)),
     )
 
 
@@ -57,12 +57,6 @@ def _range(points: Sequence[ConvergencePoint]) -> tuple[float, float]:
     low, high = min(values), min(max(values), 2.5 * last)
     margin = 0.08 * (high - low) or 0.1 * (high or 1.0)
     return max(0.0, low - margin), high + margin
-
-
-def _levels(level: Scale) -> Iterator[Markup]:
-    for value in ticks(level.low, level.high, 5):
-        yield line(LEFT, level(value), RIGHT, level(value), "grid")
-        yield words(LEFT - 6, level(value) + 4, seconds(value), "tick", "end")
 
 
 def _curve(points: Sequence[ConvergencePoint], scale: Scale, level: Scale) -> Iterator[Markup]:

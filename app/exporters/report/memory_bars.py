@@ -11,7 +11,7 @@ from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded
 from app.exporters.report.formatting import number, percent, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
-from app.exporters.report.svg import Scale, line, rect, ticks, words
+from app.exporters.report.svg import Scale, level_axis, line, rect, words
 from models.figures import MemoryUse
 from models.plan import Plan
 
@@ -88,9 +88,7 @@ def _pitch(num_columns: int) -> float:
 
 def _axes(level: Scale, num_columns: int) -> Iterator[Markup]:
     right = LEFT + num_columns * _pitch(num_columns)
-    for value in ticks(level.low, level.high, 5):
-        yield line(LEFT, level(value), right, level(value), "grid")
-        yield words(LEFT - 6, level(value) + 4, f"{value:g}", "tick", "end")
+    yield from level_axis(level, LEFT, right, "{:g}".format)
     yield words(LEFT - 6, BOTTOM + 16, "GB", "tick", "end")
     yield words((LEFT + right) / 2, BOTTOM + 34, "pipeline rank", "tick", "middle")
 

@@ -6,7 +6,7 @@ Colours are classes: the style sheet knows the themes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from app.exporters.report.markup import Markup, pixels, tag
@@ -86,6 +86,13 @@ def steps(points: Iterable[tuple[float, float]], last_x: float) -> str:
     for x, y in points:
         path += f"H{pixels(x)}V{pixels(y)}" if path else f"M{pixels(x)} {pixels(y)}"
     return path + f"H{pixels(last_x)}" if path else ""
+
+
+def level_axis(level: Scale, left: float, right: float, text_of: Callable[[float], str]) -> Iterator[Markup]:
+    """Values of a vertical scale left of a drawing, with rules across it."""
+    for value in ticks(level.low, level.high, 5):
+        yield line(left, level(value), right, level(value), "grid")
+        yield words(left - 6, level(value) + 4, text_of(value), "tick", "end")
 
 
 def time_axis(scale: Scale, y: float, top: float) -> Iterator[Markup]:
