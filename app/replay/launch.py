@@ -70,15 +70,6 @@ class Measured(Frozen):
         return worst <= ROUNDING * self.largest_gradient
 
 
-def together(one: Measured, again: Measured) -> Measured:
-    """One case from the repetitions of two executions; what went wrong in either of them stays."""
-    repetitions_s = (*one.repetitions_s, *again.repetitions_s)
-    worst = {name: max(getattr(one, name), getattr(again, name)) for name in WORST}
-    measured_s = min(repetitions_s)
-    changes = {"repetitions_s": repetitions_s, "measured_s": measured_s, "ratio": measured_s / one.predicted_s}
-    return one.model_copy(update=changes | worst | {"same_order": one.same_order and again.same_order})
-
-
 def check_torch() -> None:
     """Refuse with the way to install it when PyTorch is not there, or is another version."""
     try:

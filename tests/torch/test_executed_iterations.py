@@ -20,12 +20,13 @@ from app.exporters.launch.bundle import bundle
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.replay_case import CASE_FILE, ReplayCase
 from app.replay.job import ReplayJob
-from app.replay.launch import Measured, execute, together
+from app.replay.launch import Measured, execute
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
 from solver.planner import plan
 from tests.build_request import build_request, cluster, link, pool, workload
+from tests.replays import together
 from tests.torch.test_executed_schedules import CALM, MAX_MORE, TOLERANCE
 
 NUM_REPETITIONS = 3

@@ -20,7 +20,8 @@ import pytest
 from app.exporters.replay_case import ReplayCase, replay_case
 from app.replay import launch
 from app.replay.job import ReplayJob
-from app.replay.launch import Measured, ReplayFailed, execute, together
+from app.replay.launch import Measured, ReplayFailed, execute
+from tests.replays import together
 from tests.torch.cases import DELAYS, LAYOUTS, OURS, problem, schedule
 
 UNIT_S = 0.05  # real time of a planned unit: a forward of a whole stage

@@ -12,7 +12,8 @@ from app.exporters.replay_case import TORCH_VERSION
 from app.faults import Refused
 from app.replay import launch
 from app.replay.job import ReplayJob
-from app.replay.launch import Measured, check_torch, execute, together
+from app.replay.launch import Measured, check_torch, execute
+from tests.replays import together
 from tests.unit.app.replay.test_case import case
 
 
