@@ -116,7 +116,7 @@ def best_partitioned(
 def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:
     """The integer flow with every rank on the type that it has, and the layers as they are."""
     configuration = candidate.configuration
-    types = [context.pools[pool].gpu.name for pool in candidate.routes[0].pools]
+    types = candidate.gpu_types(context)
     for problem in by_island(context, placement_problem(context, configuration, prices)):
         for routes in dict.fromkeys(solve(context, _on_types(context, problem, types), "priced")):
             yield Candidate(configuration, pooled(context, configuration, routes))

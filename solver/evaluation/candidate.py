@@ -27,6 +27,10 @@ class Candidate:
     configuration: Configuration
     routes: tuple[PooledRoute, ...]
 
+    def gpu_types(self, context: Context) -> list[str]:
+        """GPU type of every pipeline rank, which all routes share."""
+        return [context.pools[pool].gpu.name for pool in self.routes[0].pools]
+
     @property
     def gpus_of_pool(self) -> Counter[int]:
         """GPUs in use by pool."""

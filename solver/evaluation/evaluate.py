@@ -300,7 +300,7 @@ def pipeline_problem(
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
         ranks=side.ranks,
-        layout="one_way" if configuration.family == "one_way" else configuration.family,
+        layout=configuration.family,
         stages=side.stages,
         backward=backward_of(context.request),
         sends=_sends(context, configuration),

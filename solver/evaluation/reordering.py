@@ -27,7 +27,7 @@ SEED = 0  # of the layers that are moved; any will do
 
 def may_reorder(context: Context, candidate: Candidate) -> bool:
     """Whether ranks share out layers by GPU type, and are on several."""
-    types = set(_types(context, candidate))
+    types = set(candidate.gpu_types(context))
     return candidate.configuration.layer_split == "by_gpu_type" and len(types) > 1
 
 
@@ -59,7 +59,7 @@ class _Reordering:
 
     def __init__(self, context: Context, candidate: Candidate, clock: Clock) -> None:
         self.context, self.candidate, self.clock = context, candidate, clock
-        self.types = _types(context, candidate)
+        self.types = candidate.gpu_types(context)
         self.costs: dict[str, TypeCost] = type_costs(context, candidate.configuration)
         self.pipelines = PartitionPipelines.of(context, [candidate.configuration])
         self.kinds = {name: kind for kind, gpu in enumerate(self.pipelines.gpus) for name in gpu.names}
@@ -134,8 +134,3 @@ class _Reordering:
         charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * self.pipelines.num_operations)
         kinds = tuple(self.kinds[self.types[rank]] for rank in ranks)
         return _Ordered(ranks, tuple(layers_r), self.pipelines.bound_s((kinds, tuple(layers_r)), enough_s))
-
-
-def _types(context: Context, candidate: Candidate) -> list[str]:
-    """GPU type of every pipeline rank."""
-    return [context.pools[pool].gpu.name for pool in candidate.routes[0].pools]

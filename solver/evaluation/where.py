@@ -33,10 +33,10 @@ def placement_of(context: Context, candidate: Candidate) -> Placement:
 
 def crossing_of(context: Context, candidate: Candidate) -> Crossing:
     """Whether a replica spans buildings, the replicas of one rank do, or both."""
-    building = [context.topology.enclosing(pool.place, "building") or pool.place for pool in context.pools]
-    pipeline = any(len({building[pool] for pool in route.pools}) > 1 for route in candidate.routes)
-    num_ranks = candidate.configuration.degrees.pp
-    data = any(len({building[route.pools[rank]] for route in candidate.routes}) > 1 for rank in range(num_ranks))
+    building_u, group_of_pool = context.geography.building_u, context.group_of_pool
+    buildings = [[building_u[group_of_pool[pool]] for pool in route.pools] for route in candidate.routes]
+    pipeline = any(len(set(along)) > 1 for along in buildings)
+    data = any(len(set(across)) > 1 for across in zip(*buildings, strict=True))
     if pipeline and data:
         return "mixed"
     return "pp_out" if pipeline else "dp_out" if data else "none"
