@@ -5,7 +5,7 @@ The attribution of seconds and bytes to causes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
 
 from models.cluster import GpuType
 from models.figures import MemoryUse, TimeBreakdown
@@ -31,7 +31,7 @@ from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
 from solver.transport.communicators import transport_choices
 from solver.transport.hops import HopDelay, queues_by_way
-from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
+from solver.transport.loads import bytes_by_edge, cross_building_bytes, egress_usd, link_loads
 from solver.transport.prices import link_prices
 from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.time_division import choices_between_places
@@ -77,9 +77,7 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
         link_loads=loads,
         memory=memory,
         time=time,
-        metrics=metrics_of(
-            context, evaluation, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
-        ),
+        metrics=metrics_of(context, evaluation),
         prediction=error_bars,
         proof=proof,
         assumptions=assumptions_of(
@@ -184,58 +182,40 @@ def _gpu_types(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, 
     return [(context.pools[pool].gpu, fabric_of(context.pools[pool])) for pool in pools]
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Busy time of one rank of one route over the iteration, by cause."""
-
-    compute_s: float
-    tensor_s: float
-    context_s: float
-    expert_s: float
-    data_s: float
-
-    @property
-    def total_s(self) -> float:
-        return self.compute_s + self.tensor_s + self.context_s + self.expert_s + self.data_s
-
-
 def time_of(context: Context, evaluation: Evaluation) -> TimeBreakdown:
     """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
     configuration = evaluation.candidate.configuration
     route = max(range(len(evaluation.timings)), key=lambda one: evaluation.timed[one].end_s)
-    works = [_work(evaluation, route, rank) for rank in range(configuration.degrees.pp)]
-    busiest = max(works, key=lambda work: work.total_s)
+    busy_s = np.array([_busy_s(evaluation, route, rank) for rank in range(configuration.degrees.pp)])
+    busiest_s = busy_s[busy_s.sum(axis=1).argmax()]
+    compute_s, tensor_s, context_s, expert_s, data_s = busiest_s.tolist()
     pipeline_end_s = evaluation.pipeline_s
     overhead_s = float(step_overhead_s(columns_of(configuration), context.stack)[0])
-    idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
+    idle_s = max(pipeline_end_s - float(busiest_s.sum()), 0.0)
     without_hops_s = _end_without_hops_s(evaluation.timings[route])
     waiting_s = min(max(pipeline_end_s - without_hops_s, 0.0), idle_s)
     return TimeBreakdown(
-        compute_s=busiest.compute_s,
-        tensor_parallel_s=busiest.tensor_s,
-        context_parallel_s=busiest.context_s,
-        expert_parallel_s=busiest.expert_s,
+        compute_s=compute_s,
+        tensor_parallel_s=tensor_s,
+        context_parallel_s=context_s,
+        expert_parallel_s=expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in evaluation.exchanges),
+        data_parallel_s=data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in evaluation.exchanges),
         optimizer_s=max(evaluation.optimizer_s - overhead_s, 0.0),
         overhead_s=overhead_s,
         total_s=evaluation.iteration_s,
     )
 
 
-def _work(evaluation: Evaluation, route: int, rank: int) -> _Work:
+def _busy_s(evaluation: Evaluation, route: int, rank: int) -> list[float]:
+    """Busy time of one rank of one route: computing, then tensor, context, expert and data parallelism."""
     configuration = evaluation.candidate.configuration
     cost = evaluation.stages[evaluation.candidate.routes[route].pools[rank]].cost
     own = configuration.stages_of_rank(rank)
-    m = configuration.num_microbatches
-    tensor, ring, expert = (
-        m * float(sum(values[own]))
-        for values in (cost.tensor_parallel_s, cost.context_parallel_s, cost.expert_parallel_s)
-    )
-    data = m * float(sum(cost.data_parallel_s[own]))
-    total = m * float(sum(cost.total_s[own]))
-    return _Work(total - tensor - ring - expert - data, tensor, ring, expert, data)
+    causes = (cost.tensor_parallel_s, cost.context_parallel_s, cost.expert_parallel_s, cost.data_parallel_s)
+    total_s, *apart_s = (configuration.num_microbatches * float(one[own].sum()) for one in (cost.total_s, *causes))
+    return [total_s - sum(apart_s), *apart_s]
 
 
 def _end_without_hops_s(timing: Timing) -> float:
@@ -244,11 +224,12 @@ def _end_without_hops_s(timing: Timing) -> float:
     return float(replay(free, PipelineOrder(timing.order.rank_ops, ())).end.max())
 
 
-def metrics_of(context: Context, evaluation: Evaluation, *, cross_bytes: float, egress: float) -> Metrics:
+def metrics_of(context: Context, evaluation: Evaluation) -> Metrics:
     """Throughput, utilisation and cost of the plan."""
     degrees = evaluation.candidate.configuration.degrees
     tokens = context.request.workload.tokens_per_iteration
-    gpus = evaluation.candidate.gpus_of_pool
+    gpus, bytes_e = evaluation.candidate.gpus_of_pool, bytes_by_edge(context, evaluation.traffic)
+    egress = egress_usd(context, bytes_e)
     peak = sum(count * peak_flops_per_s(context.pools[pool].gpu, context.job.precision) for pool, count in gpus.items())
     rate = tokens / evaluation.iteration_s
     flops = model_flops_per_iteration(context.request.workload)
@@ -259,7 +240,7 @@ def metrics_of(context: Context, evaluation: Evaluation, *, cross_bytes: float, 
         model_flops_utilisation=flops / peak / evaluation.iteration_s,
         num_gpus=degrees.num_gpus,
         usd_per_million_tokens=_usd_per_million_tokens(context, gpus, evaluation.iteration_s, egress),
-        cross_building_bytes=cross_bytes,
+        cross_building_bytes=cross_building_bytes(context, bytes_e),
     )
 
 
@@ -271,14 +252,12 @@ def exceeds_traffic_limit(context: Context, evaluation: Evaluation) -> bool:
 
 def evaluation_cross_building_bytes(context: Context, evaluation: Evaluation) -> float:
     """Bytes between buildings per iteration."""
-    return cross_building_bytes(
-        context, link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices={})
-    )
+    return cross_building_bytes(context, bytes_by_edge(context, evaluation.traffic))
 
 
 def extra_usd(context: Context, evaluation: Evaluation, usd_per_gpu_s: float) -> float:
     """What a plan costs per iteration beyond its GPUs at the least price: dearer GPUs, and egress over priced links."""
-    egress = egress_usd(context, link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices={}))
+    egress = egress_usd(context, bytes_by_edge(context, evaluation.traffic))
     gpus = evaluation.candidate.gpus_of_pool
     prices = ((context.pools[pool].gpu.usd_per_gpu_hour, count) for pool, count in gpus.items())
     dearer = sum(count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) for price, count in prices if price is not None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import numpy as np
 
 from models.transport import Dimension, LinkFlow, LinkLoad
+from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.topology import UPLINK_PREFIX
 from solver.transport.exchange_times import most_at_once
@@ -16,13 +17,9 @@ BYTES_PER_GB = 1e9  # the unit
 
 def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices: Prices) -> tuple[LinkLoad, ...]:
     """Loads of every edge that carries something, in the order of the topology; `prices` in seconds per byte."""
-    pipeline = message_load(context, traffic).tolist()
+    pipeline, exchange = message_load(context, traffic).tolist(), _exchange_load(context, traffic).tolist()
     rate = reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes)
-    exchange: defaultdict[int, float] = defaultdict(float)
     fastest = most_at_once(traffic.costs, traffic.exchanges, len(context.topology.edges))
-    for cost in traffic.costs:
-        for carried, size in cost.edge_bytes.items():
-            exchange[carried] += size
     setting_pace = _bottlenecks(traffic)
     loads = []
     for index, edge in enumerate(context.topology.edges):
@@ -62,21 +59,33 @@ def _bottlenecks(traffic: Traffic) -> dict[Dimension, set[int]]:
     }
 
 
-def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float:
+def bytes_by_edge(context: Context, traffic: Traffic) -> FloatArray:
+    """Bytes of an iteration on every edge, of all causes together."""
+    return message_load(context, traffic) + _exchange_load(context, traffic)
+
+
+def _exchange_load(context: Context, traffic: Traffic) -> FloatArray:
+    load_e = np.zeros(len(context.topology.edges))
+    for cost in traffic.costs:
+        for edge, size in cost.edge_bytes.items():
+            load_e[edge] += size
+    return load_e
+
+
+def cross_building_bytes(context: Context, bytes_e: FloatArray) -> float:
     """Bytes between buildings: those on links between them, and those that leave a building upwards."""
-    index, edges = context.topology.edge_index, context.topology.edges
-    total = 0.0
-    for load in loads:
-        edge = edges[index[load.link, load.reverse]]
-        ends = {context.topology.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
-        arrives = load.reverse and load.link.startswith(UPLINK_PREFIX)
+    total, topology = 0.0, context.topology
+    for index in np.flatnonzero(bytes_e):
+        edge = topology.edges[index]
+        ends = {topology.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
+        arrives = edge.reverse and edge.id.startswith(UPLINK_PREFIX)
         if len(ends) == 2 and not arrives:
-            total += sum(flow.bytes_per_iteration for flow in load.flows)
+            total += float(bytes_e[index])
     return total
 
 
-def egress_usd(context: Context, loads: tuple[LinkLoad, ...]) -> float:
+def egress_usd(context: Context, bytes_e: FloatArray) -> float:
     """Price of what the priced links carry in an iteration."""
     price = {link.id: link.usd_per_gb or 0.0 for link in context.request.cluster.links}
-    sizes = {load: sum(flow.bytes_per_iteration for flow in load.flows) for load in loads}
-    return sum(price.get(load.link, 0.0) * size / BYTES_PER_GB for load, size in sizes.items())
+    used = ((context.topology.edges[index].id, float(bytes_e[index])) for index in np.flatnonzero(bytes_e))
+    return sum(price.get(link, 0.0) * size / BYTES_PER_GB for link, size in used)
