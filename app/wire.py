@@ -23,6 +23,9 @@ from models.verdict import Verdict
 StateName = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
 StudyState = Literal["queued", "running", "done"]
+NextCursor = Annotated[
+    str | None, Field(description="Give it as `cursor` for the next page; null: no more.", examples=[None])
+]
 
 
 class Answer(BaseModel):
@@ -172,9 +175,7 @@ class PlanPage(Answer):
     """Some plans, newest first."""
 
     items: list[PlanStatus] = Field(description="Light views.")
-    next_cursor: str | None = Field(
-        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
-    )
+    next_cursor: NextCursor
 
 
 class Validation(Answer):
@@ -310,9 +311,7 @@ class QuestionPage(Answer):
     """Some questions, newest first."""
 
     items: list[QuestionHead] = Field(description="Questions without their answers.")
-    next_cursor: str | None = Field(
-        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
-    )
+    next_cursor: NextCursor
 
 
 class QuestionStatus(QuestionHead):

@@ -21,14 +21,14 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
-from app.api.problems import documented, not_found
+from app.api.problems import documented, gone
 from app.api.strict import StrictRoute, in_time, whole_body
-from app.api.tags import next_cursor
+from app.api.tags import cursor_of, next_cursor
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused, refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
-from app.wire import Answer, Calibration
+from app.wire import Answer, Calibration, NextCursor
 from models.base import MOST
 from solver.calibration.columns import COLUMNS, NEEDED
 
@@ -77,9 +77,7 @@ class CalibrationPage(Answer):
     """Some calibrations, newest first."""
 
     items: list[Calibration] = Field(description="Calibrations with their profiles.")
-    next_cursor: str | None = Field(
-        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
-    )
+    next_cursor: NextCursor
 
 
 @router.post("", name="create_calibration", status_code=201, response_model=Calibration,
@@ -115,9 +113,7 @@ def list_calibrations(
     service: Service,
     caller: Asking,
     limit: Annotated[int, Query(ge=1, le=200, description="Calibrations of a page.")] = 50,
-    cursor: Annotated[
-        str | None, Query(pattern=r"^cal_[0-9a-f]{32}$", description="`next_cursor` of the page before.")
-    ] = None,
+    cursor: Annotated[str | None, cursor_of("cal", 32)] = None,
 ) -> Response:
     """A page of calibrations; `next_cursor` leads to the next one."""
     rows = service.calibrations.page(limit=limit + 1, before=cursor, owner=caller.sees)
@@ -131,7 +127,7 @@ def read_calibration(calibration_id: CalibrationId, service: Service, caller: As
     """The fitted profile with its errors."""
     row = service.calibrations.get(calibration_id, owner=caller.sees)
     if row is None:
-        raise _gone(calibration_id)
+        raise gone("calibration", calibration_id)
     return JSONResponse(_answer(row))
 
 
@@ -140,7 +136,7 @@ def read_calibration(calibration_id: CalibrationId, service: Service, caller: As
 def delete_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
     """Remove it; plans that used it keep the profile they took from it."""
     if not service.calibrations.delete(calibration_id, owner=caller.sees):
-        raise _gone(calibration_id)
+        raise gone("calibration", calibration_id)
     return Response(status_code=204)
 
 
@@ -181,7 +177,3 @@ def _too_many(number: int, limit: int) -> Fault:
 def _full(limit: int) -> Fault:
     return Fault("quota-exceeded", f"there are {limit} calibrations of this owner, which is the limit", "",
                  f"at most {limit} calibrations of one owner", "Delete a calibration.", limit=limit)  # fmt: skip
-
-
-def _gone(calibration_id: str) -> Refused:
-    return not_found(f"there is no calibration {calibration_id!r}", "Use an id that GET /v1/calibrations lists.")

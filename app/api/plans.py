@@ -19,11 +19,10 @@ from fastapi.responses import JSONResponse, Response
 from app.api.answers import envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
-from app.api.problems import documented, not_found
+from app.api.problems import documented, gone
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
-from app.api.tags import PlanSubmission, next_cursor, next_page, wanted_plans
-from app.faults import Refused
+from app.api.tags import PlanSubmission, cursor_of, next_cursor, next_page, wanted_plans
 from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService
@@ -83,7 +82,7 @@ async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_
         row = await _ended(service, submitted.plan_id, wait_s)
         body = b"" if row is None else await run_sync(lambda: _compact(_status(service, row)))
     if row is None:
-        raise gone(submitted.plan_id)
+        raise gone("plan", submitted.plan_id)
     headers = {"Location": f"/v1/plans/{row.id}"}
     if wait_s is not None:
         headers["Preference-Applied"] = f"wait={wait_s:g}"
@@ -103,9 +102,7 @@ async def list_plans(
     http: Request,
     wanted: Annotated[Wanted, Depends(wanted_plans)],
     limit: Annotated[int, Query(ge=1, le=200, description="Plans of a page.")] = 50,
-    cursor: Annotated[
-        str | None, Query(pattern=r"^plan_[0-9a-f]{32}$", description="`next_cursor` of the page before.")
-    ] = None,
+    cursor: Annotated[str | None, cursor_of("plan", 32)] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
     lists = service.list_responses
@@ -202,7 +199,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     """The request as it was understood: catalogue names filled in, defaults stated."""
     text = service.plans.request(plan_id, owner=caller.sees)
     if text is None:
-        raise gone(plan_id)
+        raise gone("plan", plan_id)
     return Response(text, media_type=JSON)
 
 
@@ -218,7 +215,7 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
-        raise gone(plan_id)
+        raise gone("plan", plan_id)
     body = await run_sync(_status, service, row)
     return JSONResponse(body, status_code=200 if row.is_terminal else 202)
 
@@ -230,7 +227,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
     service.forget(plan_id)
     if not is_gone:
-        raise gone(plan_id)
+        raise gone("plan", plan_id)
     return Response(status_code=204)
 
 
@@ -238,13 +235,8 @@ def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: b
     """A plan that the caller may see; another owner's is answered as one that does not exist."""
     row = service.plans.get(plan_id, with_outcome=with_outcome, owner=caller.sees)
     if row is None:
-        raise gone(plan_id)
+        raise gone("plan", plan_id)
     return row
-
-
-def gone(plan_id: str) -> Refused:
-    """The 404 of a plan."""
-    return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
 
 
 def _compact(document: dict[str, object]) -> bytes:

@@ -94,6 +94,19 @@ def example_name(status: int) -> str:
     return f"problem-{status}"
 
 
+LISTED: Mapping[str, str] = {
+    "plan": "GET /v1/plans lists",
+    "study": "GET /v1/studies lists",
+    "question": "POST /v1/questions gave",
+    "calibration": "GET /v1/calibrations lists",
+}
+
+
+def gone(kind: str, name: str, *, pointer: str = "") -> Refused:
+    """The 404 of something that was submitted; another owner's is answered as one that does not exist."""
+    return not_found(f"there is no {kind} {name!r}", f"Use an id that {LISTED[kind]}.", pointer=pointer)
+
+
 def not_found(what: str, remedy: str, *, pointer: str = "") -> Refused:
     """The 404 for something named in the path, or at a place of the body."""
     return refused("not-found", what, pointer, "what the list shows", remedy, where="" if pointer else "path")

@@ -16,9 +16,9 @@ from fastapi.responses import Response
 from app.api.answers import question_envelope, question_head
 from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import documented, not_found
+from app.api.problems import documented, gone, not_found
 from app.api.strict import StrictRoute
-from app.api.tags import next_cursor, next_page
+from app.api.tags import cursor_of, next_cursor, next_page
 from app.faults import Refused, refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.questions import answer_form, submit_question, with_stored_plan
@@ -51,7 +51,7 @@ async def submit(
     with service.holding_key(held, caller.owner):
         question = await run_sync(with_stored_plan, service, body.root, caller)
         if question is None:
-            raise _no_plan(str(body.root.plan_id))
+            raise gone("plan", str(body.root.plan_id), pointer="/plan_id")
         work = partial(submit_question, service, question, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(work, limiter=service.writers)
     row = await run_sync(_found, service, submitted.plan_id, caller)
@@ -69,9 +69,7 @@ def list_questions(
     http: Request,
     response: Response,
     limit: Annotated[int, Query(ge=1, le=200, description="Questions of a page.")] = 50,
-    cursor: Annotated[
-        str | None, Query(pattern=r"^question_[0-9a-f]{30}$", description="`next_cursor` of the page before.")
-    ] = None,
+    cursor: Annotated[str | None, cursor_of("question", 30)] = None,
 ) -> QuestionPage:
     """A page of questions; `next_cursor` leads to the next one."""
     rows = service.questions.page(limit=limit + 1, before=cursor, owner=caller.sees)
@@ -110,7 +108,7 @@ def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Respons
     """A queued question ends at once, a running one soon; an answered one stays as it is."""
     row = service.questions.cancel(question_id, owner=caller.sees)
     if row is None:
-        raise _gone(question_id)
+        raise gone("question", question_id)
     return Response(_text(row), media_type=JSON)
 
 
@@ -119,14 +117,14 @@ def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Respons
 def delete(question_id: QuestionId, service: Service, caller: Asking) -> Response:
     """Remove the question and its answer; a running search is stopped and forgotten."""
     if not service.questions.delete(question_id, owner=caller.sees):
-        raise _gone(question_id)
+        raise gone("question", question_id)
     return Response(status_code=204)
 
 
 def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
     row = service.questions.get(question_id, owner=caller.sees)
     if row is None:
-        raise _gone(question_id)
+        raise gone("question", question_id)
     return row
 
 
@@ -136,14 +134,6 @@ def _without_form(row: PlanRow, form: str) -> Refused:
                        "a question with an answer", "Ask again a little later.")  # fmt: skip
     return not_found(f"an answer to {row.objective} has no {form}", "Tables are of worth, curves, least and frontier, "
                      "pictures of curves and frontier; read the question itself for JSON.")  # fmt: skip
-
-
-def _no_plan(plan_id: str) -> Refused:
-    return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.", pointer="/plan_id")
-
-
-def _gone(question_id: str) -> Refused:
-    return not_found(f"there is no question {question_id!r}", "Use an id that POST /v1/questions gave.")
 
 
 def _text(row: PlanRow) -> bytes:

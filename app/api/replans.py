@@ -18,8 +18,8 @@ from pydantic import Field
 from app.api.answers import question_envelope
 from app.api.examples import REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
-from app.api.plans import PlanId, answer_of, found, gone, queues_a_plan
-from app.api.problems import documented, not_found
+from app.api.plans import PlanId, answer_of, found, queues_a_plan
+from app.api.problems import documented, gone, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
@@ -67,7 +67,7 @@ async def replan(
     with service.holding_key(key, caller.owner):
         text = await run_sync(partial(service.plans.request, plan_id, owner=caller.sees))
         if text is None:
-            raise gone(plan_id)
+            raise gone("plan", plan_id)
         request = await run_sync(_changed, text, body)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag)
         return await answer_of(service, submit, wait_s)

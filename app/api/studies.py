@@ -17,12 +17,11 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import documented, not_found
+from app.api.problems import documented, gone
 from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
-from app.api.tags import Tagged, next_cursor, next_page, wanted_studies
+from app.api.tags import Tagged, cursor_of, next_cursor, next_page, wanted_studies
 from app.exporters.report.answer_picture import study_picture
-from app.faults import Refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.findings import findings, study_table
 from app.jobs.service import PlanService
@@ -30,7 +29,7 @@ from app.jobs.studies import StudyOrder, submit_study
 from app.storage.listing import Wanted, labels_of
 from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
-from app.wire import Answer, Study, StudyHead
+from app.wire import Answer, NextCursor, Study, StudyHead
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=StrictRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
@@ -62,9 +61,7 @@ class StudyPage(Answer):
     """Some studies, newest first."""
 
     items: list[StudyHead] = Field(description="Light views.")
-    next_cursor: str | None = Field(
-        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
-    )
+    next_cursor: NextCursor
 
 
 @router.post("", name="submit_study", status_code=202, response_model=Study,
@@ -100,9 +97,7 @@ def list_studies(
     caller: Asking,
     http: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="Studies of a page.")] = 50,
-    cursor: Annotated[
-        str | None, Query(pattern=r"^study_[0-9a-f]{28}$", description="`next_cursor` of the page before.")
-    ] = None,
+    cursor: Annotated[str | None, cursor_of("study", 28)] = None,
     *,
     wanted: Annotated[Wanted, Depends(wanted_studies)],
 ) -> Response:
@@ -152,7 +147,7 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
     service.forget()
     if not is_gone:
-        raise _gone(study_id)
+        raise gone("study", study_id)
     return Response(status_code=204)
 
 
@@ -160,12 +155,8 @@ def found_study(service: PlanService, study_id: str, caller: Caller) -> StudyRow
     """A study that the caller may see; another owner's is answered as one that does not exist."""
     row = service.studies.get(study_id, owner=caller.sees)
     if row is None:
-        raise _gone(study_id)
+        raise gone("study", study_id)
     return row
-
-
-def _gone(study_id: str) -> Refused:
-    return not_found(f"there is no study {study_id!r}", "Use an id that GET /v1/studies lists.")
 
 
 def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:

@@ -149,6 +149,11 @@ def seconds(at: datetime | None) -> float | None:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
+def cursor_of(kind: str, num_digits: int) -> Any:
+    """The parameter of a list that says where its page begins."""
+    return Query(pattern=rf"^{kind}_[0-9a-f]{{{num_digits}}}$", description="`next_cursor` of the page before.")
+
+
 def next_cursor(rows: Sequence[Any], limit: int) -> str | None:
     """The last row of a page for which one row more was read than it has; None where there was no more."""
     return rows[limit - 1].id if len(rows) > limit else None
