@@ -23,6 +23,7 @@ from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
 from solver.placement.problem import RouteCount
+from solver.questions.carried_over import judged, no_other
 from solver.questions.least_moves import (
     MinimumMoves,
     MoveProblem,
@@ -37,7 +38,6 @@ from solver.questions.searches import SearchRuns
 from solver.questions.slots import SlotPlacement, settled
 from solver.questions.standing import Standing, standing_of
 from solver.questions.state_moves import StateMoves, state_moves
-from solver.questions.warm_start import judged, no_other
 from solver.search.warm_start import allowing_only, timed_again, timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first

@@ -26,12 +26,12 @@ from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
 from solver.placement.fill import PooledRoute
+from solver.questions.carried_over import is_refused, judged, no_other
 from solver.questions.replanning import timed_only
 from solver.questions.robust_bounds import RobustBounds
 from solver.questions.row_bounds import RowBounds
 from solver.questions.scenarios import World, worlds_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.warm_start import is_refused, judged, no_other
 from solver.search.tasks import placed
 from solver.search.warm_start import timings_of
 

@@ -22,11 +22,11 @@ from models.request import PlanRequest
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.objective import Goal
+from solver.questions.carried_over import carried_over
 from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction
 from solver.questions.own_rows import has_every_row, own_bound_s
 from solver.questions.searches import SearchRuns, witness_of
-from solver.questions.warm_start import carried_over
 from solver.search.warm_start import allowing_only
 
 BASE_SHARE = 0.4  # of the question's time at most goes to the base, which every gain is measured against

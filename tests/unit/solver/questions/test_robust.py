@@ -19,12 +19,12 @@ from solver.evaluation.evaluate import evaluate
 from solver.evaluation.scheduling import Schedulers, or_same_order
 from solver.planner import plan
 from solver.questions.ask import ask
+from solver.questions.carried_over import no_other
 from solver.questions.own_rows import layer_split_of
 from solver.questions.robust_bounds import RobustBounds
 from solver.questions.row_bounds import PRICED, SCREENED, RowBounds
 from solver.questions.scenarios import worlds_of
 from solver.questions.searches import changed, with_profile
-from solver.questions.warm_start import no_other
 from solver.search.tasks import placed
 from tests.build_request import build_request
 

@@ -15,9 +15,9 @@ from models.questions import WhatIf, WhatIfAnswer
 from models.robust import Robust
 from solver.planner import plan
 from solver.questions.ask import ask
+from solver.questions.carried_over import carried_over
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
-from solver.questions.warm_start import carried_over
 from solver.verify.judge import judge
 from tests.build_request import build_request
 
