@@ -5,6 +5,7 @@ Values are frozen; unknown fields, NaN and infinity are refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 from unicodedata import is_normalized
 
@@ -53,6 +54,15 @@ class Frozen(BaseModel):
         schema = handler(source)
         _make_scalars_strict(schema)
         return schema
+
+
+def check_unique(names: Iterable[str], fault: str) -> None:
+    """Raise ValueError for the first name that occurs twice; `fault` has `{!r}` in its place."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise ValueError(fault.format(name))
+        seen.add(name)
 
 
 def _unit(symbol: str) -> dict[str, str]:

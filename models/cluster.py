@@ -24,6 +24,7 @@ from models.base import (
     PositiveFraction,
     Seconds,
     Usd,
+    check_unique,
 )
 from models.catalogue import named_entry
 
@@ -295,9 +296,8 @@ class Cluster(Frozen):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        _check_unique("place", [place.id for place in self.places])
-        _check_unique("pool", [pool.id for pool in self.pools])
-        _check_unique("link", [link.id for link in self.links])
+        for kind, parts in (("place", self.places), ("pool", self.pools), ("link", self.links)):
+            check_unique((one.id for one in parts), f"{kind} id {{!r}} occurs twice: ids are unique")
         _check_tree(self.places)
         _check_size(self.pools)
         _check_gpu_types(self.pools)
@@ -323,14 +323,6 @@ def places_around(places: Iterable[Place]) -> dict[PlaceId, tuple[Place, ...]]:
         return (place,) if place.parent is None else (place, *chain(by_id[place.parent]))
 
     return {name: chain(place) for name, place in by_id.items()}
-
-
-def _check_unique(kind: str, ids: list[str]) -> None:
-    seen: set[str] = set()
-    for one in ids:
-        if one in seen:
-            raise ValueError(f"{kind} id {one!r} occurs twice: ids are unique")
-        seen.add(one)
 
 
 def _check_size(pools: tuple[Pool, ...]) -> None:

@@ -25,14 +25,8 @@ class MemoryUse(Frozen):
     @property
     def total_bytes(self) -> float:
         """Peak over all causes."""
-        return (
-            self.weights_bytes
-            + self.gradients_bytes
-            + self.optimizer_bytes
-            + self.activations_bytes
-            + self.buffers_bytes
-            + self.framework_bytes
-        )
+        static = (self.weights_bytes, self.gradients_bytes, self.optimizer_bytes)
+        return sum((*static, self.activations_bytes, self.buffers_bytes, self.framework_bytes))
 
 
 class TimeBreakdown(Frozen):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, RootModel, model_validator
 
-from models.base import Count, Frozen, Name, OfObjective, Seconds
+from models.base import Count, Frozen, Name, OfObjective, Seconds, check_unique
 from models.least import Frontier, FrontierAnswer, Sizing, SizingAnswer
 from models.outcome import Reason
 from models.question_parts import Change, Gain, QuestionBase, Status, Witness
@@ -47,10 +47,8 @@ class WhatIf(QuestionBase):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [variant.name for variant in self.variants]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two variants are called {twice[0]!r}: give each a name of its own")
+        names = sorted(variant.name for variant in self.variants)
+        check_unique(names, "two variants are called {!r}: give each a name of its own")
         return self
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, Seconds, SignedSeconds
+from models.base import Count, Frozen, Name, Seconds, SignedSeconds, check_unique
 from models.outcome import Reason
 from models.question_parts import Change, Pointer, QuestionBase, Status, Witness
 
@@ -75,10 +75,8 @@ class Robust(QuestionBase):
     def _several_worlds(self) -> Self:
         if not self.scenarios and not self.ranges:
             raise ValueError("there is one world only: give scenarios or ranges")
-        names = [one.name for one in self.scenarios]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two scenarios are called {twice[0]!r}: give each a name of its own")
+        names = sorted(one.name for one in self.scenarios)
+        check_unique(names, "two scenarios are called {!r}: give each a name of its own")
         if len(names) + 2 ** len(self.ranges) * bool(self.ranges) > MAX_SCENARIOS:
             raise ValueError(f"more than {MAX_SCENARIOS} worlds: give fewer scenarios or ranges")
         return self
