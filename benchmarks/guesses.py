@@ -25,11 +25,11 @@ from benchmarks import headline, scale
 from models.catalogue import entry_names, named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.arrays import FloatArray
 from solver.bounds.screening import screening_bounds
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.request import Objective
+from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.uncertainty import least_time_factor, time_factor
 
 SECONDS_PER_HOUR = 3600.0  # the unit

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from models.stack import Constant, StackProfile, generation_of
+from solver.arrays import FloatArray
 from solver.calibration.predict import candidates, chosen, layers_of, schedule_of
 from solver.calibration.rows import Run
 from solver.calibration.stacked import stacked, structure
-from solver.cost.columns import Columns, FloatArray, columns_from
+from solver.cost.columns import Columns, columns_from
 from solver.cost.estimate import iteration_estimate
 from solver.cost.job import Job
 

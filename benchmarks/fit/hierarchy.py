@@ -16,8 +16,8 @@ import numpy.typing as npt
 from benchmarks.fit.deck import Deck
 from benchmarks.fit.shifts import SHIFTS
 from models.stack import generation_of
+from solver.arrays import FloatArray
 from solver.calibration.priors import PRIORS, TINY, Prior
-from solver.cost.columns import FloatArray
 
 RUN_SIGMA = 0.04  # of ln(time): published sweeps of one stack agree to 2-4 %, releases to 6 %
 FREEDOM = 3.0  # degrees of the Student t: a few rows of other recipes must not bend the constants

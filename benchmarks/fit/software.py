@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.fit.hierarchy import Cell, Fit, Hierarchy
 from models.stack import Constant, GenerationConstant, StackProfile, Uncertainty, generation_of
+from solver.arrays import FloatArray
 from solver.calibration.fit_rows import evidence_from
 from solver.calibration.priors import PRIORS, TINY
 from solver.calibration.rows import Run
-from solver.cost.columns import FloatArray
 
 KEPT_VARIANCE = 0.92  # of the variance of usual times, by the factors that are packaged
 DIGITS = 3

@@ -13,8 +13,8 @@ from scipy.optimize import least_squares
 
 from models.errors import PlannerError
 from models.stack import Constant, StackProfile
+from solver.arrays import FloatArray
 from solver.calibration.priors import PRIORS
-from solver.cost.columns import FloatArray
 
 Predict = Callable[[StackProfile, Sequence[int]], FloatArray]  # times of the chosen samples under a profile
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from models.errors import InvalidRequest
 from models.stack import Evidence, StackProfile, Uncertainty, generation_of
+from solver.arrays import FloatArray
 from solver.calibration.fit import BOUNDS, Calibration, TooFewRows, calibrate
 from solver.calibration.predict import predict
 from solver.calibration.rows import Run, SkipRow, run_of, with_stack
 from solver.calibration.training import packaged_stacks
-from solver.cost.columns import FloatArray
 
 MEAN_OVER_SIGMA = 0.8  # of a normal variable
 LEAST_SPREAD = 0.02  # repeated runs of one plan

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.stack import StackProfile
+from solver.arrays import FloatArray
 from solver.calibration.rows import Run, RunConfiguration
 from solver.calibration.stacked import stacked, structure
-from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, Columns, FloatArray, columns_from
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, Columns, columns_from
 from solver.cost.estimate import RankLayers, iteration_estimate, rank_layers
 from solver.cost.job import Job
 from solver.cost.memory import Schedule

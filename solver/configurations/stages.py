@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from models.cluster import Pool
 from models.plan import Configuration
+from solver.arrays import FloatArray
 from solver.configurations.pricing import StageCosts, kinds
 from solver.context import Context, GpuClass
-from solver.cost.columns import Columns, FloatArray, columns_of
+from solver.cost.columns import Columns, columns_of
 from solver.cost.fabric import fabric_of
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, FloatArray
+from solver.arrays import FloatArray
+from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE
 from solver.cost.job import LayerShape
 from solver.cost.layer import Setting
 

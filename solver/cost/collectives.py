@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.stack import StackProfile
-from solver.cost.columns import FloatArray, IntArray
+from solver.arrays import FloatArray, IntArray
 from solver.cost.fabric import Fabric
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from models.cluster import GpuType
 from models.stack import StackProfile
 from models.workload import Precision
-from solver.cost.columns import FloatArray
+from solver.arrays import FloatArray
 
 BYTES_16_BIT = 2.0  # the unit
 # Usual output tiles: rows, columns, relative time per element.

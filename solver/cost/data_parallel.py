@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.stack import StackProfile
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.collectives import RankGroup, all_reduce_s, gather_s, group_of
-from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, BoolArray, Columns, FloatArray, IntArray
+from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, Columns
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job
 

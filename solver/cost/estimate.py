@@ -11,8 +11,9 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
+from solver.arrays import FloatArray
 from solver.cost.collectives import boundary_message_s, exposed_s
-from solver.cost.columns import Columns, FloatArray
+from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job

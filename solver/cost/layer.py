@@ -11,9 +11,10 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
+from solver.arrays import FloatArray
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of, remote_copies_share
-from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
+from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns
 from solver.cost.compute import BYTES_16_BIT, GpuRates, Times, products_s, shape_slowdown, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape

@@ -12,8 +12,9 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.activations import logits_bytes, working_bytes
-from solver.cost.columns import FSDP, BoolArray, Columns, FloatArray, IntArray
+from solver.cost.columns import FSDP, Columns
 from solver.cost.data_parallel import state_shards
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job

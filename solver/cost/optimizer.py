@@ -6,7 +6,8 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from solver.cost.columns import Columns, FloatArray
+from solver.arrays import FloatArray
+from solver.cost.columns import Columns
 from solver.cost.compute import GpuRates
 from solver.cost.data_parallel import state_shards
 from solver.cost.job import Job

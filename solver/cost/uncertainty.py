@@ -16,7 +16,8 @@ from models.cluster import GpuType
 from models.diagnostic import Diagnostic
 from models.prediction import Interval, Prediction
 from models.stack import Constant, Evidence, StackProfile, generation_of
-from solver.cost.columns import Columns, FloatArray
+from solver.arrays import FloatArray
+from solver.cost.columns import Columns
 from solver.cost.estimate import iteration_estimate
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job

@@ -10,11 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.arrays import BoolArray
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
 from solver.context import Context
-from solver.cost.columns import FloatArray, IntArray
 from solver.cost.data_parallel import (
     crossing_bytes,
     group_parameters,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.cost.columns import FloatArray, IntArray
+from solver.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from itertools import islice, pairwise
 import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule
+from solver.arrays import FloatArray
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators import paced

@@ -18,10 +18,10 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Configuration, Plan
 from models.question_parts import Witness
 from models.robust import Robust, RobustAnswer, ScenarioFigure
+from solver.arrays import FloatArray
 from solver.clock import WORK_PER_ROW_S
 from solver.configurations.framework import within_framework
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order

@@ -14,9 +14,10 @@ import numpy as np
 
 from models.plan import Configuration
 from models.transport import TransportChoice
+from solver.arrays import FloatArray
 from solver.configurations.stages import PoolStages
 from solver.context import Context
-from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
+from solver.cost.columns import ZERO1, Columns, columns_of
 from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.network.connection import Wire, option_of, step_s, wire_efficiency

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from models.transport import MessageSplit
+from solver.arrays import FloatArray
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split

@@ -12,7 +12,8 @@ import numpy as np
 
 from models.cluster import GpuType, Pool
 from models.stack import StackProfile, packaged_stack
-from solver.cost.columns import Columns, FloatArray, columns_of
+from solver.arrays import FloatArray
+from solver.cost.columns import Columns, columns_of
 from solver.cost.compute import peak_flops_per_s
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import fabric_of

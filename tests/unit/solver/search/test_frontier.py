@@ -7,11 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+from solver.arrays import FloatArray
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import light_bound_s, lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
-from solver.cost.columns import FSDP, FloatArray
+from solver.cost.columns import FSDP
 from solver.objective import Goal
 from solver.search.choice import least_refined
 from solver.search.frontier import Frontier, begin_refining, give_up_refining
