@@ -20,8 +20,8 @@ from app.client import calls
 from app.client.awaiting import AsyncClient
 from app.client.errors import ClientError
 from app.exporters.registry import ArtifactKind
-from app.exporters.report.formatting import TIME_PARTS
 from app.wire import Figures, PlanStatus, StateName, Validation
+from app.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Plan
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from statistics import NormalDist
 from typing import Any
 
-from app.exporters.report.formatting import TIME_PARTS
 from app.wire import MoveFigures, MoveItem
+from app.words import TIME_PARTS
 from models.plan import Plan
 from models.pointers import escaped
 

@@ -12,7 +12,6 @@ from math import prod
 from typing import Any
 
 from app.documents import digest, has_more_values, read_model
-from app.exporters.report.formatting import shortened
 from app.faults import Fault, Refused, refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, in_words, merged, with_value
@@ -22,6 +21,7 @@ from app.jobs.webhooks import check_webhook
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
+from app.words import shortened
 from models.request import PlanRequest
 
 MOST_NAME_CHARACTERS = 120  # as in a request

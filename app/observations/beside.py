@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from app.exporters.report.formatting import TIME_PARTS
 from app.observations.measured import Causes, Measured, spread, typical
+from app.words import TIME_PARTS
 from models.plan import Plan
 
 TOLERANCE = 0.10  # of the iteration: within it a run is called as planned, as `isthmus replay` has it

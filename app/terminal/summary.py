@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.exporters.report.formatting import TIME_PARTS, runnable_in_words
 from app.terminal.tables import table
+from app.words import TIME_PARTS, runnable_in_words
 
 if TYPE_CHECKING:
     from models.outcome import Outcome, Reason

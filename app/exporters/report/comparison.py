@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import Column, columns, drawing, figure, paragraph, section, table
-from app.exporters.report.formatting import fitted, number, odds, percent, rounded, seconds
+from app.exporters.report.formatting import fitted, number, odds, percent
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, rect, time_axis, words
+from app.words import rounded, seconds
 from models.plan import Alternative, Baseline, Degrees
 
 LEFT, RIGHT = 250.0, 810.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
-from app.exporters.report.formatting import number, percent, seconds
+from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, level_axis, steps, time_axis
+from app.words import seconds
 from models.figures import ConvergencePoint
 
 LEFT, RIGHT, TOP, BOTTOM = 78.0, WIDTH - 12, 14.0, 224.0

@@ -6,68 +6,14 @@ Each shown number carries the exact one of the plan beside it, in a `data` eleme
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
-from app.exporters.report.markup import Markup, tag, visible
-
-if TYPE_CHECKING:
-    from models.plan import Plan
+from app.exporters.report.markup import Markup, tag
+from app.words import rounded, shortened, visible
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
-# Names of the parts of an iteration, in the order they are shown, with their fields of `TimeBreakdown`.
-TIME_PARTS = (
-    ("compute", "compute_s"),
-    ("tensor parallel", "tensor_parallel_s"),
-    ("context parallel", "context_parallel_s"),
-    ("expert parallel", "expert_parallel_s"),
-    ("bubble", "bubble_s"),
-    ("pipeline transfers", "pipeline_s"),
-    ("gradient exchange", "data_parallel_s"),
-    ("optimizer", "optimizer_s"),
-    ("step overhead", "overhead_s"),
-)
-
-
-def rounded(value: float, digits: int = 4) -> str:
-    """So many significant digits, never in powers of ten.
-
-    >>> rounded(5.13241), rounded(12345.6), rounded(0.0), rounded(0.012)
-    ('5.132', '12,346', '0', '0.012')
-    """
-    if value == 0:
-        return "0"
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    text = f"{value:.{digits}g}"
-    return text if "e" not in text else f"{value:.12f}".rstrip("0")
-
-
-def seconds(value: float) -> str:
-    """A time in s, ms or µs.
-
-    >>> seconds(5.1324), seconds(0.1548), seconds(2.4e-5), seconds(0.0)
-    ('5.132 s', '154.8 ms', '24 µs', '0 s')
-    """
-    if value == 0 or abs(value) >= 0.99995:
-        return f"{rounded(value)} s"
-    if abs(value) >= 1e-3:
-        return f"{rounded(value * 1e3)} ms"
-    return f"{rounded(value * 1e6, 3)} µs"
-
-
-def runnable_in_words(plan: Plan) -> Iterator[str]:
-    """One line per framework: how long it takes for the plan, or why it does not run it, and the best found for it."""
-    for one in plan.runnable_by:
-        why = "; ".join(one.reasons)
-        made = "as planned" if one.as_planned else f"otherwise than planned ({why})"
-        time = "" if one.iteration_s is None else f"{seconds(one.iteration_s)} "
-        best = "" if one.best is None or one.best.configuration == plan.configuration else (
-            f"; best found for it: {seconds(one.best.iteration_s)}")  # fmt: skip
-        none = "; nothing that was found runs there" if not one.runs and one.best is None else ""
-        yield f"on {one.framework}: {f'{time}{made}' if one.runs else f'no ({why})'}{best}{none}"
 
 
 def size(value: float) -> str:
@@ -186,13 +132,3 @@ def told_apart(names: Sequence[str], limit: int) -> dict[str, str]:
     if len(set(begun.values())) == len(begun):
         return begun
     return {name: end if len(end) <= limit else "…" + end[1 - limit :] for name in names for end in [visible(name)]}
-
-
-def shortened(text: str, limit: int) -> str:
-    """At most so many characters; the end goes.
-
-    >>> shortened("us-central1-a", 8)
-    'us-cent…'
-    """
-    shown = visible(text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

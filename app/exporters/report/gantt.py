@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.exporters.report.figures import WIDTH, drawing
-from app.exporters.report.formatting import fitted, seconds, size
+from app.exporters.report.formatting import fitted, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, boxes, line, rect, steps, time_axis, words
 from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
 from app.exporters.report.windows import Window
+from app.words import seconds
 
 LABELS_WIDTH = 132.0
 RIGHT = WIDTH - 8

@@ -7,12 +7,10 @@ their code, never passed on.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable
 
-_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
-)
+from app.words import visible
+
 _VOID = frozenset({"br", "col", "hr", "input", "link", "meta"})
 Attribute = str | float | bool | None
 
@@ -35,15 +33,6 @@ def escaped(text: str) -> Markup:
     if isinstance(text, Markup):
         return text
     return Markup(html.escape(visible(text), quote=True))
-
-
-def visible(text: str) -> str:
-    """Text whose control characters are spelt out.
-
-    >>> visible("a" + chr(0))
-    'a[U+0000]'
-    """
-    return _CONTROLS.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
 
 
 def pixels(value: float) -> str:

@@ -10,7 +10,7 @@ from app.exporters.report.assumptions import assumptions_section
 from app.exporters.report.buildings import buildings_section
 from app.exporters.report.comparison import comparison_section
 from app.exporters.report.convergence import convergence_section
-from app.exporters.report.formatting import count, seconds
+from app.exporters.report.formatting import count
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.memory_bars import memory_section
 from app.exporters.report.pipeline import pipeline_section
@@ -18,6 +18,7 @@ from app.exporters.report.scene import Scene
 from app.exporters.report.summary import summary_section
 from app.exporters.report.transport import transport_section
 from app.exporters.report.waterfall import waterfall_section
+from app.words import seconds
 from models.plan import Plan
 from models.request import PlanRequest
 

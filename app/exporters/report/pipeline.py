@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import columns, figure, folded, legend, paragraph, section, table
-from app.exporters.report.formatting import count, number, percent, plural, ranges, seconds, shortened, size
+from app.exporters.report.formatting import count, number, percent, plural, ranges, size
 from app.exporters.report.gantt import panel
 from app.exporters.report.markup import Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.timings import Timing, timings
 from app.exporters.report.viewer import MAX_OPERATIONS, viewer_data
 from app.exporters.report.windows import Cut, cuts, windows
+from app.words import seconds, shortened
 
 MAX_DRAWN = 4
 MAX_ROWS = 64

@@ -9,19 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
-from app.exporters.report.formatting import (
-    NOT_STATED,
-    count,
-    number,
-    percent,
-    plural,
-    rounded,
-    runnable_in_words,
-    seconds,
-    size,
-)
+from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, size
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
+from app.words import rounded, runnable_in_words, seconds
 from models.diagnostic import SEVERITIES, Severity
 from models.plan import Configuration, Plan
 from models.verdict import Verdict

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
-from app.exporters.report.formatting import count, number, percent, rate, rounded, seconds, size
+from app.exporters.report.formatting import count, number, percent, rate, size
 from app.exporters.report.markup import Child, Markup, joined
 from app.exporters.report.scene import UPLINK, Scene
+from app.words import rounded, seconds
 from models.transport import LinkLoad, TransportChoice
 
 MAX_LINKS = 400

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from app.exporters.report.markup import visible
 from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
+from app.words import visible
 
 LANE_CHARACTERS = 8  # of each end of a link; the script shows 19 of a row
 MAX_OPERATIONS = 120_000  # about 1.3 MB of data

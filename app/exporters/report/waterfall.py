@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from app.exporters.report.figures import columns, drawing, figure, folded, paragraph, section, table
-from app.exporters.report.formatting import TIME_PARTS, number, percent, seconds
+from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, time_axis, words
+from app.words import TIME_PARTS, seconds
 from models.figures import TimeBreakdown
 from models.plan import Plan
 

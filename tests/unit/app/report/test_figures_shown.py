@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.exporters.report.formatting import seconds, size
+from app.exporters.report.formatting import size
 from app.exporters.report.page import report_html
+from app.words import seconds
 from models.plan import Plan
 from tests.build_report import build_report_plan, build_report_request
 from tests.unit.app.report.reading import Element, read
