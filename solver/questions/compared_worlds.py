@@ -37,12 +37,7 @@ class ComparedWorlds:
 
     def _context(self, name: str) -> Context:
         """A world as a search has it."""
-
-        def made() -> Context:
-            request = within_framework(self.requests[name])
-            return Context.of(request)
-
-        return self._contexts.once(name, made)
+        return self._contexts.once(name, lambda: Context.of(within_framework(self.requests[name])))
 
     def of(self, name: str, other: str) -> Direction:
         """What the other world has: nothing but more, nothing but less, or neither is known."""
