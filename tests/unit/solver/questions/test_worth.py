@@ -206,4 +206,4 @@ def test_no_plan_is_carried_over_that_takes_longer_than_the_time_left(monkeypatc
     )
     answer = ask(question, clock=lambda: time.process_time() + paused_s)
     assert paused_s >= 8.0, "it was tried"
-    assert answer.elapsed_s <= limit_s
+    assert answer.elapsed_s <= limit_s + 1.0, "less than a plan that is carried over takes"
