@@ -14,6 +14,7 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.layer_exchanges import RankExchanges
 from solver.bounds.least_hops import least_hops_s
+from solver.bounds.lightest import both
 from solver.bounds.type_ranks import RankTime, Types
 from solver.configurations.enumerate import V_FAMILY, Space
 from solver.configurations.pricing import least_of
@@ -115,7 +116,7 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     """
     pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
     forward = _least_pass(types, space, lambda cost: cost.forward_s)
-    there_and_back, messages_s = _least_pass(types, space, _both_s), _messages_s(types, space)
+    there_and_back, messages_s = _least_pass(types, space, both), _messages_s(types, space)
     follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
     behind_s = (space.columns.num_microbatches - 1.0) * follows_s + 2.0 * messages_s + limits.home_s
 
@@ -171,16 +172,11 @@ def _messages_s(types: Types, space: Space) -> FloatArray:
     return messages_s
 
 
-def _both_s(cost: StageCost) -> FloatArray:
-    both_s: FloatArray = cost.forward_s + cost.input_grad_s
-    return both_s
-
-
 def _last_stage_s(types: Types) -> FloatArray:
     """Least forward and input gradient of the last stage: one layer at least, and the logits."""
     least = least_of(types.prices)
-    logits_s = _both_s(least.of(0, 0, logits=1.0))
-    found: FloatArray = logits_s + np.minimum.reduce([_both_s(one) for one in types.layers(least)])
+    logits_s = both(least.of(0, 0, logits=1.0))
+    found: FloatArray = logits_s + np.minimum.reduce([both(one) for one in types.layers(least)])
     return found
 
 

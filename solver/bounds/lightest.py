@@ -21,6 +21,11 @@ def backward(cost: StageCost) -> FloatArray:
     return cost.input_grad_s + cost.weight_grad_s
 
 
+def both(cost: StageCost) -> FloatArray:
+    """Forward and input gradient of a micro-batch (s)."""
+    return cost.forward_s + cost.input_grad_s
+
+
 def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
     """Work of one micro-batch on the lightest rank, of which `ends` are the first and the last."""
     return _least_of_ranks(price, shares, ends, total_s)

@@ -23,12 +23,12 @@ from solver.bounds.cuts import cuts
 from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
 from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
 from solver.bounds.gradient_exchange import smallest_stages
-from solver.bounds.lightest import Seconds, backward, forward, inner_rank_s, lightest_rank_s, total_s
+from solver.bounds.lightest import Seconds, backward, both, forward, inner_rank_s, lightest_rank_s, total_s
 from solver.bounds.network_cut import CutCase, distance_cases, with_distance_s
 from solver.bounds.synchronisation import SynchronisationTail, average_rank_exchanges_s, rank_cards_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
-from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
 from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, ZERO1, Columns
 from solver.cost.compute import peak_flops_per_s
@@ -134,10 +134,11 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     """
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares = Shares.of(prices[0], space.family)
-    several, tail = len(prices) > 1, tail_of(prices, shares)
-    alone = [_bounds_on([one], space, shares, tail_of([one], shares), with_ways=False) for one in prices if several]
+    tail = tail_of(prices, shares)
     whole = _bounds_on(prices, space, shares, tail)
-    alone = alone or [whole]
+    alone = [whole]
+    if len(prices) > 1:
+        alone = [_bounds_on([one], space, shares, tail_of([one], shares), with_ways=False) for one in prices]
     guess = np.minimum.reduce([one.guess_s for one in alone])
     order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
     left = np.zeros(len(space.columns), dtype=np.int64)
@@ -167,26 +168,22 @@ def _slower_types_s(fast_first: list[StageCosts], shares: Shares, least: StageCo
     Some replica has so many ranks there: m times the work of one of them, or all of it that follows the first forward
     through all stages, or that way there and back.
     """
-    columns, ends = least.columns, (np.zeros_like(shares.columns.pp), shares.columns.pp - 1)
+    columns, m = least.columns, least.columns.num_microbatches
     bound_s, left = np.zeros(len(columns)), np.zeros(len(columns), dtype=np.int64)
-    m, whole = columns.num_microbatches, _whole(least)
-    least_ends = [rank_cost(least, shares, rank) for rank in ends]
+    if len(fast_first) == 1:
+        return bound_s
+    whole, least_ends = _whole(least), [cost for _, cost in ends_of(least, shares)]
     for place in range(1, len(fast_first)):
         left = left + fast_first[place - 1].gpu_class.num_gpus
         num_ranks, price = _ranks_on_slower(columns, left), least_of(fast_first[place:])
-        own_ends = [rank_cost(price, shares, rank) for rank in ends]
+        own_ends = [cost for _, cost in ends_of(price, shares)]
         most_s = partial(_heaviest_s, price, shares, own_ends, num_ranks)
         more_s = partial(_least_more_s, (price, own_ends), (least, least_ends), shares)
         late_s = whole.forward_s + num_ranks * more_s(forward) + m * most_s(backward)
-        there_and_back_s = whole.forward_s + whole.input_grad_s + num_ranks * more_s(_both_s)
+        there_and_back_s = whole.forward_s + whole.input_grad_s + num_ranks * more_s(both)
         slowest_s = np.maximum.reduce([m * most_s(total_s), late_s, there_and_back_s])
         bound_s = np.where(num_ranks > 0, np.maximum(bound_s, slowest_s), bound_s)
     return bound_s
-
-
-def _both_s(cost: StageCost) -> FloatArray:
-    both_s: FloatArray = cost.forward_s + cost.input_grad_s
-    return both_s
 
 
 def _heaviest_s(

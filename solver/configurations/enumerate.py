@@ -113,8 +113,7 @@ def with_every_degree(request: PlanRequest) -> PlanRequest | None:
     opened = {name: tuple(values) for name, values in every.items() if getattr(allowed, name) is None}
     if not opened:
         return None
-    constraints = request.constraints.model_copy(update={"allowed": allowed.model_copy(update=opened)})
-    return request.model_copy(update={"constraints": constraints})
+    return request.with_constraints(allowed=allowed.model_copy(update=opened))
 
 
 def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:

@@ -6,11 +6,21 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
+from models.workload import Optimizer
 from solver.arrays import FloatArray
 from solver.cost.columns import Columns
-from solver.cost.compute import GpuRates
+from solver.cost.compute import BYTES_16_BIT, GpuRates
 from solver.cost.data_parallel import state_shards
 from solver.cost.job import Job
+
+
+def update_bytes_per_parameter(optimizer: Optimizer, weight_bytes: float = BYTES_16_BIT) -> float:
+    """Least traffic of one update: read the gradient, read and write the state, write the weight.
+
+    >>> update_bytes_per_parameter(Optimizer())
+    30.0
+    """
+    return optimizer.gradient_bytes_per_parameter + 2.0 * optimizer.state_bytes_per_parameter + weight_bytes
 
 
 def optimizer_s(
@@ -22,17 +32,11 @@ def optimizer_s(
     stack: StackProfile,
     job: Job,
 ) -> FloatArray:
-    """End of a step: streaming the local share of the state once, and the overhead beside.
-
-    Least traffic of one update: read the gradient, read and write the state, write the weight.
-    """
+    """End of a step: streaming the local share of the state once, and the overhead beside."""
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
-    least_bytes = (
-        job.optimizer.gradient_bytes_per_parameter + 2.0 * job.optimizer.state_bytes_per_parameter + job.value_bytes
-    )
-    rate = GpuRates.of(gpu, stack, "bf16").memory_bytes_per_s
-    return local * (least_bytes * stack.optimizer_traffic.value) / rate + step_overhead_s(columns, stack)
+    traffic = update_bytes_per_parameter(job.optimizer, job.value_bytes) * stack.optimizer_traffic.value
+    return local * traffic / GpuRates.of(gpu, stack, "bf16").memory_bytes_per_s + step_overhead_s(columns, stack)
 
 
 def step_overhead_s(columns: Columns, stack: StackProfile) -> FloatArray:

@@ -128,7 +128,7 @@ def _ways_out(request: PlanRequest) -> Iterator[str]:
     """The rules on crossing that, given up alone, let the pins be obeyed."""
     stated = request.constraints
     for name in ("pipeline_may_cross_buildings", "data_parallel_may_cross_buildings"):
-        freed = request.model_copy(update={"constraints": stated.model_copy(update={name: True})})
+        freed = request.with_constraints(**{name: True})
         if not getattr(stated, name) and not any(pins_apart(freed)):
             yield f"set {name} to true"
 
@@ -151,7 +151,7 @@ def _meetings(request: PlanRequest) -> Iterator[tuple[Sequence[int], Areas, str]
     inside = areas(buildings)
     if none_crosses:
         yield every, inside, WHOLE
-    if not replicas_cross and not ranks_cross:
+    elif not replicas_cross and not ranks_cross:
         yield every, inside, f"{REPLICA}, and {RANK.replace('false, so', 'too:')}"
     elif not ranks_cross:
         of_all = [index for index in every if stated.pins[index].num_replicas is None]
@@ -159,7 +159,7 @@ def _meetings(request: PlanRequest) -> Iterator[tuple[Sequence[int], Areas, str]
         for index in every:
             if stated.pins[index].num_replicas is not None:
                 yield [*of_all, index], inside, REPLICA
-    elif not replicas_cross:
+    else:
         for rank in dict.fromkeys(pin.first_pipeline_rank for pin in stated.pins):
             on_rank = [one for one in every if _has_rank(stated.pins[one], rank)]
             yield on_rank, inside, RANK

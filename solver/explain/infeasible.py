@@ -44,12 +44,11 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
     request = context.request
     batch = request.workload.global_batch_sequences
     unlimited = enumerate_space(request, most_operations=inf)
-    found = _too_long(context, unlimited, late) if len(unlimited) else ()
-    least = None if found or not len(unlimited) else _least_need(context, unlimited)
-    if least is not None:
-        return _memory_too_small(context, unlimited, *least, late)
-    if found:
-        return found
+    if len(unlimited):
+        if too_long := _too_long(context, unlimited, late):
+            return too_long
+        if least := _least_need(context, unlimited):
+            return _memory_too_small(context, unlimited, *least, late)
     remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
     idle = _leaving_gpus_idle(request)
     return (

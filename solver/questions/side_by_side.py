@@ -20,7 +20,7 @@ from models.plan import Plan
 from models.question_parts import Gain, Witness
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
-from solver.context import Context, stack_for
+from solver.context import Context, Memo, stack_for
 from solver.objective import Goal
 from solver.questions.carried_over import carried_over
 from solver.questions.least_bound import least_bound_s
@@ -132,7 +132,7 @@ class SideComparison:
     base: Side = Side()
     sides: dict[str, Side] = field(default_factory=dict)
     longest_carried_s: float = 0.0
-    own_s: dict[tuple[PlanRequest, PlanRequest], float] = field(default_factory=dict)
+    own_s: Memo = field(default_factory=Memo)
 
     def base_figures(self) -> dict[str, Any]:
         """Fields of an answer that say what is known of the base, in which unit, and when."""
@@ -178,9 +178,9 @@ class SideComparison:
         if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
             contexts = (Context.of(one) for one in map(within_framework, (smaller, larger)))
             return bound if has_every_row(*contexts) else None
-        if (smaller, larger) not in self.own_s:
-            self.own_s[smaller, larger] = own_bound_s(smaller, larger, base.plan.metrics.iteration_s, late)
-        return min(bound, self.measure.of_seconds(smaller, self.own_s[smaller, larger]))
+        enough_s = base.plan.metrics.iteration_s
+        own_s = self.own_s.once((smaller, larger), lambda: own_bound_s(smaller, larger, enough_s, late))
+        return min(bound, self.measure.of_seconds(smaller, own_s))
 
     def plan_base(self, limit_s: float, publish: Callable[[], None]) -> None:
         """The base, which takes the time of its own request; what is known of it is published as it is found."""
