@@ -17,7 +17,8 @@ WORK_PER_PRICED_ROW_S = 2e-5  # to price one configuration, per GPU class; about
 WORK_PER_REFINED_BOUND_S = 0.012  # with all kinds of layouts, beside the capacity pools
 WORK_PER_ALIKE_BOUND = 0.05  # of that for each further configuration bounded with the first: more rows of its tables
 WORK_PER_BOUNDED_POOL = 0.06  # of that for each capacity pool: numbers of replicas that one place may hold
-WORK_PER_PIPELINE_BOUND_S = 5e-4  # to bound one pipeline of a partition of the layers, beside its operations
+WORK_PER_PIPELINE_BOUND_S = 1e-4  # to bound one pipeline, beside its operations
+WORK_PER_BOUNDED_OPERATION_S = 3e-7  # of such a pipeline
 WORK_PER_PLAN_S = 0.2  # to write out and judge one plan, beside its operations
 WORK_PER_WRITTEN_OPERATION_S = 2e-5  # to write out and to judge one operation with its messages
 
@@ -47,6 +48,11 @@ class WorkClock:
     def left_s(self) -> float:
         """Wall-clock seconds until the cap."""
         return self._until_s - self._wall()
+
+
+def charge_pipeline_bounds(clock: Clock, num_operations: int, count: int = 1) -> None:
+    """Charge what it takes to bound so many pipelines of so many operations each."""
+    charge(clock, count * (WORK_PER_PIPELINE_BOUND_S + WORK_PER_BOUNDED_OPERATION_S * num_operations))
 
 
 def charge(clock: Clock, seconds: float) -> None:

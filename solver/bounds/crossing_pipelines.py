@@ -25,7 +25,7 @@ from solver.bounds.least_hops import MessageDelays, crossings_of
 from solver.bounds.message_queues import MessageQueues
 from solver.bounds.network_cut import CutCase
 from solver.bounds.work import even_cases
-from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
+from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
@@ -107,7 +107,7 @@ class CrossingPipelines:
         relaxed = self.relaxed
         if relaxed.shape is None:
             return None
-        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * relaxed.shape.num_operations)
+        charge_pipeline_bounds(self.clock, relaxed.shape.num_operations)
         return MessageQueues(relaxed.shape, relaxed.cards_s, relaxed.overlap_s)
 
     def _least_way_s(self, crossing: PipelineCrossing) -> float:
@@ -162,7 +162,7 @@ class CrossingPipelines:
         return least_s
 
     def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
-        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * shape.num_operations)
+        charge_pipeline_bounds(self.clock, shape.num_operations)
         return self.relaxed.bound_s(shape, enough_s)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.arrays import BoolArray
-from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
+from solver.clock import Clock, charge_pipeline_bounds
 from solver.pipeline.bounds import makespan_bound
 from solver.pipeline.problem import PipelineShape
 
@@ -47,7 +47,7 @@ class MixedPipelines:
             if bound_s >= high_s or sum(decided) == self.num_slow:
                 break
             heapq.heappop(queue)
-            charge(clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * self.least.num_operations)
+            charge_pipeline_bounds(clock, self.least.num_operations)
             number = len(decided) + 1
             slower_s = self._time_s((*decided, True), high_s)
             heapq.heappush(queue, (max(bound_s, slower_s), -number, (*decided, True)))

@@ -269,10 +269,25 @@ def _enumerate(
     found: Partitions,
 ) -> int:
     """Depth first, rank after rank: every type, and of it every number of layers; how many, -1 for too many."""
-    problem, states, most, known, behind, found = uncounted((problem, states, most, known, behind, found))
-    num_ranks, num_types, number, rank = len(problem.kind_r), len(problem.held_c), 0, 0
-    gpu_r, layers_r = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1
-    used, have, state, sums = np.zeros(num_types, dtype=np.int64), 0, 0, np.zeros((num_ranks + 1, NUM_SUMS))
+    num_ranks, used = len(problem.kind_r), np.zeros(len(problem.held_c), dtype=np.int64)
+    chosen = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1, used, np.zeros((num_ranks + 1, NUM_SUMS))
+    return _walk(problem, states, most, (known, behind), limit_s, chosen, found)
+
+
+@compiled
+def _walk(
+    problem: PartitionProblem,
+    states: PartitionStates,
+    most: Ints,
+    others: tuple[Floats, Floats],
+    limit_s: float,
+    chosen: tuple[Ints, Ints, Ints, Floats],
+    found: Partitions,
+) -> int:
+    """The loop of `_enumerate`; `chosen` are types and layers of ranks, ranks by type, and sums before each rank."""
+    problem, states, most, others, chosen, found = uncounted((problem, states, most, others, chosen, found))
+    (known, behind), (gpu_r, layers_r, used, sums) = others, chosen
+    num_ranks, num_types, number, rank, have, state = len(problem.kind_r), len(problem.held_c), 0, 0, 0, 0
     for _ in range(MOST_STEPS):
         gpu, kind = gpu_r[rank], problem.kind_r[rank]
         layers_r[rank] += 1

@@ -13,8 +13,8 @@ from itertools import groupby, islice, permutations
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.partition_pipelines import PartitionPipelines
-from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PIPELINE_BOUND_S, Clock, charge
+from solver.bounds.typed_pipelines import TypedPipelines
+from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
@@ -61,7 +61,7 @@ class _Reordering:
         self.context, self.candidate, self.clock = context, candidate, clock
         self.types = candidate.gpu_types(context)
         self.costs: dict[str, TypeCost] = type_costs(context, candidate.configuration)
-        self.pipelines = PartitionPipelines.of(context, [candidate.configuration])
+        self.pipelines = TypedPipelines.of(context, [candidate.configuration])
         self.kinds = {name: kind for kind, gpu in enumerate(self.pipelines.gpus) for name in gpu.names}
 
     def as_it_is(self) -> _Ordered:
@@ -131,6 +131,6 @@ class _Reordering:
 
     def _ordered(self, ranks: tuple[int, ...], layers_r: Sequence[int], enough_s: float = float("inf")) -> _Ordered:
         """With its bound, which need not go much beyond what is enough."""
-        charge(self.clock, WORK_PER_PIPELINE_BOUND_S + WORK_PER_OPERATION_S * self.pipelines.num_operations)
+        charge_pipeline_bounds(self.clock, self.pipelines.num_operations)
         kinds = tuple(self.kinds[self.types[rank]] for rank in ranks)
         return _Ordered(ranks, tuple(layers_r), self.pipelines.bound_s((kinds, tuple(layers_r)), enough_s))

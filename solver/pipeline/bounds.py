@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from models.schedule import PipelineProblem
-from solver.pipeline.bounds_kernel import busy_rank, full_rank, heads, one_machine, tails_after
+from solver.pipeline.bounds_kernel import AlikePipelines, bounds_of_alike, busy_rank, heads, ranks_bound, tails_after
 from solver.pipeline.memory_kernel import MemoryWaits, least_end_s, rank_holds, waits_for_memory
+from solver.pipeline.one_machine_kernel import one_machine
 from solver.pipeline.problem import NO_CHANNEL, Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 from solver.pipeline.sums_kernel import forwards_fed
 
+WRITTEN = ("duration_ks", "latency_s", "activation_s", "context_s", "budget_r", "sync_s")  # by pipelines that are alike
 SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
 
 
@@ -62,16 +64,17 @@ def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:
     waits = memory_waits(shape)
     head = heads(columns, waits, 0)
     tail = tails_after(columns, waits, 0, shape.sync_s)
-    duration = columns.duration_ks[:, :, None]
-    best = float((head + duration + tail).max())
-    best = max(best, _busy_ranks(columns, head, tail), _busy_channels(shape, head, tail))
-    best = max(best, _busy_exchanges(shape, head))
-    for rank in range(shape.num_ranks):
-        if best * SAFETY >= enough_s:
-            break
-        best = max(best, full_rank(columns, rank, head, tail), _fed_rank(shape, rank, head, tail))
-        best = max(best, _memory_over_time(columns, rank, (head, tail), best))
-    return best * SAFETY
+    best = max(_busy_channels(shape, head, tail), _busy_exchanges(shape, head))
+    if shape.transfer_s.any():
+        best = max(best, *(_fed_rank(shape, rank, head, tail) for rank in range(shape.num_ranks)))
+    return ranks_bound(columns, head, tail, best, enough_s / SAFETY) * SAFETY
+
+
+def makespan_bounds(shape: PipelineShape, each: AlikePipelines, enough_p: Floats) -> Floats:
+    """`makespan_bound` of each of these pipelines, as far as it is enough; `shape` is what they have in common."""
+    columns = columns_of(shape)
+    own = {name: getattr(columns, name).copy() for name in WRITTEN}
+    return bounds_of_alike(columns._replace(**own), each, enough_p / SAFETY) * SAFETY
 
 
 def shared_links_bound(shape: PipelineShape, shared: SharedLinks) -> float:
@@ -119,10 +122,6 @@ def _memory_over_time(columns: ShapeColumns, rank: int, head_and_tail: tuple[Flo
     `known_s` is a bound that is known of the same time.
     """
     return least_end_s(rank_holds(columns, rank, *head_and_tail), known_s)
-
-
-def _busy_ranks(columns: ShapeColumns, head: Floats, tail: Floats) -> float:
-    return max(busy_rank(columns, rank, head, tail) for rank in range(columns.num_ranks))
 
 
 def _fed_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:

@@ -5,15 +5,40 @@ Their proofs: docs/bounds.md.
 
 from __future__ import annotations
 
-import heapq
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits
-from solver.pipeline.problem import Floats
+from solver.pipeline.memory_kernel import ROUNDING, MemoryWaits, least_end_s, rank_holds, waits_for_memory
+from solver.pipeline.one_machine_kernel import one_machine
+from solver.pipeline.problem import Floats, PipelineShape
 from solver.pipeline.simulate_kernel import ShapeColumns
 from solver.pipeline.sums_kernel import StageSums, stage_sums
+
+
+class AlikePipelines(NamedTuple):
+    """Pipelines of the same stages and ranks without channels: durations (pipelines x kinds x stages) and the like."""
+
+    duration_pks: Floats
+    latency_ps: Floats
+    activation_ps: Floats
+    context_ps: Floats
+    budget_pr: Floats
+    sync_ps: Floats
+
+    def at(self, shape: PipelineShape, place: int) -> PipelineShape:
+        """One of them; `shape` is what they have in common."""
+        return replace(
+            shape,
+            duration_ks=self.duration_pks[place],
+            latency_s=self.latency_ps[place],
+            activation_s=self.activation_ps[place],
+            context_s=self.context_ps[place],
+            budget_r=self.budget_pr[place],
+            sync_s=self.sync_ps[place],
+        )
 
 
 @compiled
@@ -23,9 +48,20 @@ def heads(columns: ShapeColumns, waits: MemoryWaits, first_stage: int) -> Floats
     None starts before its rank has done all that has to come before it, and no message before its channel has.
     """
     columns, waits = uncounted((columns, waits))
+    head = np.zeros((columns.num_kinds, columns.num_stages, columns.num_microbatches))
+    own = stage_sums(columns, first_stage), np.full(columns.num_channels, np.inf)
+    _fill_heads(columns, waits, first_stage, own, head)
+    return head
+
+
+@compiled
+def _fill_heads(
+    columns: ShapeColumns, waits: MemoryWaits, first_stage: int, own: tuple[StageSums, Floats], head: Floats
+) -> None:
+    """The loop of `heads`, by sums and channels: as arguments these go uncounted."""
+    columns, waits, own, head = uncounted((columns, waits, own, head))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
-    sums, duration = stage_sums(columns, first_stage), columns.duration_ks
-    head, channel_ready = np.zeros((num_kinds, num_stages, m)), np.full(columns.num_channels, np.inf)
+    (sums, channel_ready), duration = own, columns.duration_ks
     for j in range(m):
         for s in range(first_stage, num_stages):
             value = _forward_ready(columns, sums, head, (s, j))
@@ -43,7 +79,6 @@ def heads(columns: ShapeColumns, waits: MemoryWaits, first_stage: int) -> Floats
             head[1, s, j] = value
             if num_kinds == 3:
                 head[2, s, j] = max(value + duration[1, s], _weight_ready(columns, sums, head, (s, j)))
-    return head
 
 
 @inlined
@@ -119,11 +154,28 @@ def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, cou
     the stage does not count.
     """
     columns, waits, counted_s = uncounted((columns, waits, counted_s))
-    m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
-    sums, duration, least_r = stage_sums(columns, first_stage), columns.duration_ks, np.full(columns.num_ranks, np.inf)
-    tail, channel_left = np.full((num_kinds, num_stages, m), -np.inf), np.full(columns.num_channels, np.inf)
-    for s in range(first_stage, num_stages):
+    tail = np.full((columns.num_kinds, columns.num_stages, columns.num_microbatches), -np.inf)
+    channel_left, least_r = np.full(columns.num_channels, np.inf), np.full(columns.num_ranks, np.inf)
+    for s in range(first_stage, columns.num_stages):
         least_r[columns.rank_of_s[s]] = min(least_r[columns.rank_of_s[s]], counted_s[s])
+    own = stage_sums(columns, first_stage), least_r, channel_left
+    _fill_tails(columns, waits, first_stage, counted_s, own, tail)
+    return tail
+
+
+@compiled
+def _fill_tails(
+    columns: ShapeColumns,
+    waits: MemoryWaits,
+    first_stage: int,
+    counted_s: Floats,
+    own: tuple[StageSums, Floats, Floats],
+    tail: Floats,
+) -> None:
+    """The loop of `tails_after`, by sums, least exchanges of ranks and channels: as arguments these go uncounted."""
+    columns, waits, counted_s, own, tail = uncounted((columns, waits, counted_s, own, tail))
+    m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
+    (sums, least_r, channel_left), duration = own, columns.duration_ks
     for j in range(m - 1, -1, -1):
         for s in range(first_stage, num_stages):
             for kind in range(num_kinds - 1, 0, -1):
@@ -146,7 +198,6 @@ def tails_after(columns: ShapeColumns, waits: MemoryWaits, first_stage: int, cou
                 value = max(value, _left(columns, channel_left, (channel, s, j), (left, after)))
             tail[0, s, j] = value
             _pass_on(columns, waits, tail, (s, j, first_stage))
-    return tail
 
 
 @inlined
@@ -216,28 +267,49 @@ def _tail_on_rank(columns: ShapeColumns, tail: Floats, at: tuple[int, int, int])
 
 
 @compiled
-def one_machine(head: Floats, duration: Floats, tail: Floats) -> float:
-    """Jackson's preemptive rule: always run, of what is available, the longest tail; its value is the bound."""
-    by_head = np.argsort(head, kind="mergesort")
-    queue = [(0.0, 0.0)]
-    queue.pop()
-    now, best, position = 0.0, 0.0, 0
-    while position < len(by_head) or len(queue) > 0:
-        if len(queue) == 0:
-            now = max(now, head[by_head[position]])
-        while position < len(by_head) and head[by_head[position]] <= now:
-            job = by_head[position]
-            heapq.heappush(queue, (-tail[job], duration[job]))
-            position += 1
-        minus_tail, left = heapq.heappop(queue)
-        until = head[by_head[position]] if position < len(by_head) else np.inf
-        if now + left <= until:
-            now += left
-            best = max(best, now - minus_tail)
-        else:
-            heapq.heappush(queue, (minus_tail, left - (until - now)))
-            now = until
+def ranks_bound(columns: ShapeColumns, head: Floats, tail: Floats, known_s: float, enough_s: float) -> float:
+    """The largest of a bound that is known and those of all ranks, busy or full of activations.
+
+    It need not go beyond `enough_s` (seconds): what it takes to find more is spared then.
+    """
+    columns, head, tail = uncounted((columns, head, tail))
+    best = max(known_s, longest_path(columns, head, tail))
+    for rank in range(columns.num_ranks):
+        if best >= enough_s:
+            return best
+        best = max(best, busy_rank(columns, rank, head, tail))
+    for rank in range(columns.num_ranks):
+        if best >= enough_s:
+            return best
+        best = max(best, full_rank(columns, rank, head, tail))
+        best = max(best, least_end_s(rank_holds(columns, rank, head, tail), best))
     return best
+
+
+@compiled
+def bounds_of_alike(columns: ShapeColumns, each: AlikePipelines, enough_p: Floats) -> Floats:
+    """`ranks_bound` of each of the pipelines, written one after another into these columns."""
+    columns, each, enough_p = uncounted((columns, each, enough_p))
+    found = np.empty(len(enough_p))
+    for p in range(len(enough_p)):
+        columns.duration_ks[:], columns.latency_s[:] = each.duration_pks[p], each.latency_ps[p]
+        columns.activation_s[:], columns.context_s[:] = each.activation_ps[p], each.context_ps[p]
+        columns.budget_r[:], columns.sync_s[:] = each.budget_pr[p], each.sync_ps[p]
+        waits = waits_for_memory(columns)
+        head, tail = heads(columns, waits, 0), tails_after(columns, waits, 0, columns.sync_s)
+        found[p] = ranks_bound(columns, head, tail, 0.0, enough_p[p])
+    return found
+
+
+@inlined
+def longest_path(columns: ShapeColumns, head: Floats, tail: Floats) -> float:
+    """The longest way through the graph: of an operation, head, duration and tail."""
+    longest = 0.0
+    for kind in range(columns.num_kinds):
+        for s in range(columns.num_stages):
+            for j in range(columns.num_microbatches):
+                longest = max(longest, head[kind, s, j] + columns.duration_ks[kind, s] + tail[kind, s, j])
+    return longest
 
 
 @compiled

@@ -1,0 +1,339 @@
+"""Pipelines of configurations with layers by GPU type, many at once: each by the type and the layers of every rank.
+
+With every cost at its least over the configurations and the places of the types, the bound of one pipeline holds for
+it. Proof: docs/bounds.md, "Pipelines of partitions".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from models.plan import Configuration
+from solver.arrays import FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING
+from solver.bounds.kind_costs import Ends, Kind, places_with
+from solver.bounds.least_hops import TypeHop, TypeHops
+from solver.bounds.stage_partition import kinds_of
+from solver.bounds.synchronisation import least_exchange_s
+from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
+from solver.configurations.framework import backward_of
+from solver.context import Context
+from solver.cost.columns import columns_of
+from solver.cost.optimizer import optimizer_s
+from solver.pipeline.bounds import SharedLinks, makespan_bounds, shared_links_bound
+from solver.pipeline.bounds_kernel import AlikePipelines
+from solver.pipeline.problem import NO_CHANNEL, PipelineShape
+
+PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
+Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
+FewestMost = tuple[IntArray, IntArray]
+
+
+@dataclass(frozen=True)
+class TypedPipelines:
+    """Pipelines of configurations that are alike, by GPU type and layers of every rank; `gpus` are the types."""
+
+    context: Context
+    configurations: Sequence[Configuration]
+    gpus: Sequence[Kind]
+    hops: TypeHops
+
+    @classmethod
+    def of(
+        cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
+    ) -> TypedPipelines:
+        """Of configurations that are alike, on all GPU types of the cluster."""
+        if gpus is None:
+            gpus = kinds_of(context, [columns_of(one) for one in configurations])
+        return cls(context, configurations, gpus, TypeHops.of(context, configurations))
+
+    def bound_s(self, partition: Partition, enough_s: float) -> float:
+        """The same as `bounds_s` of one partition."""
+        return float(self.bounds_s([partition], np.array([enough_s]))[0])
+
+    def bounds_s(self, partitions: Sequence[Partition], enough_s: FloatArray) -> FloatArray:
+        """No plan with one of these takes less (seconds); infinite where memory holds no micro-batch.
+
+        Where the ranks of one do not have all layers, no plan whose ranks have as many or more on these types takes
+        less. A bound need not go beyond what is enough of it.
+        """
+        layers, owner = list[tuple[int, ...]](), list[int]()
+        for place, partition in enumerate(partitions):
+            ways = list(self.stages(*partition))
+            layers += ways
+            owner += [place] * len(ways)
+        gpu_pr, of_partition = np.array([gpu_r for gpu_r, _ in partitions]), np.array(owner)
+        found = self._pipelines_s(gpu_pr[of_partition], np.array(layers), enough_s[of_partition])
+        least_s = np.full(len(partitions), np.inf)
+        np.minimum.at(least_s, of_partition, found)
+        return least_s
+
+    @property
+    def num_operations(self) -> int:
+        """Of each of the pipelines."""
+        first = self.configurations[0]
+        return len(self._kinds_of_operation) * first.degrees.num_stages * first.num_microbatches
+
+    @cached_property
+    def _kinds_of_operation(self) -> tuple[str, ...]:
+        fused = backward_of(self.context.request) == "fused"
+        return ("forward", "backward") if fused else ("forward", "input gradient", "weight gradient")
+
+    @cached_property
+    def _ranks_of_type(self) -> list[_TypedRanks]:
+        by_name = [type_costs(self.context, one) for one in self.configurations]
+        return [_TypedRanks(kind, [costs[name] for costs in by_name for name in kind.names]) for kind in self.gpus]
+
+    @cached_property
+    def _rank_of_s(self) -> IntArray:
+        return np.array(self.configurations[0].rank_of_stages)
+
+    @cached_property
+    def _own_stages(self) -> list[tuple[int, int | None, int | None]]:
+        """Of every rank: how many stages it has, and which of them are the first and the last of the pipeline."""
+        found = []
+        for rank in range(self.configurations[0].degrees.pp):
+            own, last = np.flatnonzero(self._rank_of_s == rank).tolist(), len(self._rank_of_s) - 1
+            found.append((len(own), own.index(0) if 0 in own else None, own.index(last) if last in own else None))
+        return found
+
+    @cached_property
+    def _place_of_s(self) -> Sequence[int]:
+        """Where each stage stands in the stages of all ranks, rank after rank."""
+        places: list[int] = np.argsort(np.argsort(self._rank_of_s, kind="stable"), kind="stable").tolist()
+        return places
+
+    def stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
+        ranks, places = self._ranks_of_type, self._place_of_s
+        ways = [
+            ranks[gpu].chunks(num_layers, *own)
+            for own, gpu, num_layers in zip(self._own_stages, gpu_r, layers_r, strict=True)
+        ]
+        for chosen in itertools.product(*ways):
+            by_rank = tuple(itertools.chain.from_iterable(chosen))
+            yield tuple(by_rank[place] for place in places)
+
+    def _pipelines_s(self, gpu_pr: IntArray, layers_ps: IntArray, enough_p: FloatArray) -> FloatArray:
+        """Bounds of pipelines with these types of ranks and layers of stages, and the update of all ranks."""
+        fewest, most = self._moe_layers(layers_ps)
+        whole = layers_ps.sum(axis=1) == self.context.job.num_layers
+        gpu_ps = gpu_pr[:, self._rank_of_s]
+        costs = self._stage_costs(gpu_ps, layers_ps, (fewest, most))
+        budget_pr, update_p = self._memory_and_update(gpu_pr, layers_ps - most, fewest)
+        held_pr = costs[PIPELINE_COSTS.index("activation_bytes")] @ self._is_of_rank
+        found = np.where((held_pr > budget_pr * (1.0 + ROUNDING)).any(axis=1), np.inf, 0.0)
+        rows = np.flatnonzero(found == 0.0)
+        if not len(rows):
+            return found
+        exposed = np.zeros(layers_ps.shape)
+        exposed[whole] = self._exposed_s(gpu_ps[whole], (layers_ps - fewest)[whole], fewest[whole])
+        each = self._alike(gpu_pr, costs, np.maximum(held_pr, budget_pr), exposed)
+        each = AlikePipelines(*(column[rows] for column in each))
+        limits = enough_p[rows] - update_p[rows]
+        found[rows] = makespan_bounds(self._shape, each, limits)
+        for place in np.flatnonzero(found[rows] < limits).tolist():
+            found[rows[place]] = max(found[rows[place]], self._shared_links_s(gpu_pr[rows[place]], each, place))
+        return found + update_p
+
+    @cached_property
+    def _is_of_rank(self) -> FloatArray:
+        """Stages x ranks: 1 where the stage is one of the rank's."""
+        return np.eye(self.configurations[0].degrees.pp)[self._rank_of_s]
+
+    @cached_property
+    def _shape(self) -> PipelineShape:
+        """What all the pipelines have in common: messages have a latency alone, and exchanges share nothing."""
+        num_stages, kinds = len(self._rank_of_s), self._kinds_of_operation
+        nothing, none = np.zeros(num_stages), np.full(num_stages, NO_CHANNEL)
+        return PipelineShape(
+            num_microbatches=self.configurations[0].num_microbatches,
+            num_stages=num_stages,
+            num_ranks=self.configurations[0].degrees.pp,
+            num_kinds=len(kinds),
+            rank_of_s=self._rank_of_s,
+            duration_ks=np.zeros((len(kinds), num_stages)),
+            latency_s=nothing,
+            transfer_s=nothing,
+            activation_channel_s=none,
+            gradient_channel_s=none,
+            activation_s=nothing,
+            context_s=nothing,
+            budget_r=np.zeros(self.configurations[0].degrees.pp),
+            sync_s=nothing,
+            sync_link_s=none,
+            link_names=(),
+        )
+
+    def _alike(
+        self, gpu_pr: IntArray, costs: Sequence[FloatArray], budget_pr: FloatArray, sync_ps: FloatArray
+    ) -> AlikePipelines:
+        """The pipelines with these costs of stages, messages and exchanges."""
+        forward, gradient, weights, activation, context = costs
+        fused = len(self._kinds_of_operation) == 2
+        rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
+        return AlikePipelines(
+            duration_pks=np.stack(rows, axis=1),
+            latency_ps=self._of_hops(gpu_pr, "least_s"),
+            activation_ps=activation,
+            context_ps=np.zeros(context.shape) if fused else np.minimum(context, activation),
+            budget_pr=budget_pr,
+            sync_ps=sync_ps,
+        )
+
+    def _moe_layers(self, layers_ps: IntArray) -> FewestMost:
+        """Fewest and most MoE layers of every stage: where layers are missing it may begin later by so many."""
+        before, num_layers = self.context.moe_before, self.context.job.num_layers
+        ends = np.cumsum(layers_ps, axis=1)
+        starts, missing = ends - layers_ps, num_layers - ends[:, -1:]
+        fewest = most = before[ends] - before[starts]
+        for later in range(1, int(missing.max(initial=0)) + 1):
+            by = np.minimum(later, missing)
+            among = before[ends + by] - before[starts + by]
+            fewest, most = np.minimum(fewest, among), np.maximum(most, among)
+        return fewest, most
+
+    def _stage_costs(self, gpu_ps: IntArray, layers_ps: IntArray, moe: FewestMost) -> list[FloatArray]:
+        """The `PIPELINE_COSTS` of all stages on these types at their least, with the fewest or the most MoE layers."""
+        stages, found = np.arange(layers_ps.shape[1]), []
+        at = gpu_ps, np.arange(len(gpu_ps))[:, None], stages
+        embedding, logits = (np.where(stages == end, 1.0, 0.0) for end in (0, layers_ps.shape[1] - 1))
+        for number in moe if (moe[0] < moe[1]).any() else moe[:1]:
+            of_each = [
+                kind.least.of(layers_ps - number, number, embedding=embedding, logits=logits) for kind in self.gpus
+            ]
+            found.append([np.stack([getattr(one, name) for one in of_each])[at] for name in PIPELINE_COSTS])
+        return [np.minimum.reduce(same) for same in zip(*found, strict=True)]
+
+    def _of_hops(self, gpu_pr: IntArray, name: str) -> FloatArray:
+        """What messages from every stage to the next take at least, by a field of `TypeHop`; 0 on the same rank."""
+        here, there = self._rank_of_s[:-1], self._rank_of_s[1:]
+        by_types = np.array([[getattr(hop, name) for hop in of_type] for of_type in self._hops])
+        found = np.zeros((len(gpu_pr), len(self._rank_of_s)))
+        found[:, :-1] = np.where(here != there, by_types[gpu_pr[:, here], gpu_pr[:, there]], 0.0)
+        return found
+
+    @cached_property
+    def _hops(self) -> list[list[TypeHop]]:
+        return [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
+
+    def _shared_links_s(self, gpu_r: IntArray, each: AlikePipelines, place: int) -> float:
+        """What messages of all replicas take over the links between the places of different types."""
+        shared = self._shared_links(gpu_r)
+        if not shared.activations_s.any() and not shared.gradients_s.any():
+            return 0.0
+        plain = replace(each.at(self._shape, place), latency_s=self._of_hops(gpu_r[None], "plain_s")[0])
+        return shared_links_bound(plain, shared)
+
+    def _shared_links(self, gpu_r: IntArray) -> SharedLinks:
+        """Links from the places of one type to those of another, for the messages between ranks on them."""
+        num_types, num_stages = len(self.gpus), len(self._rank_of_s)
+        links, lengths, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros((2, num_stages)), np.zeros(num_stages)
+        for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[self._rank_of_s].tolist())):
+            ways = self._hops[here][there], self._hops[there][here]
+            if here != there and ways[0].all_s > 0:
+                links[:, stage] = here * num_types + there, there * num_types + here
+                lengths[:, stage], after_s[stage] = [one.all_s for one in ways], ways[0].after_s
+        return SharedLinks(links[0], links[1], lengths[0], lengths[1], after_s)
+
+    def _memory_and_update(
+        self, gpu_pr: IntArray, dense_ps: IntArray, moe_ps: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Most memory that is left for activations (bytes) of every rank, and the longest least update (seconds)."""
+        is_of_rank, last = self._is_of_rank.astype(np.int64), len(self._rank_of_s) - 1
+        ranks = np.arange(is_of_rank.shape[1])
+        ends = 2 * (ranks == self._rank_of_s[0]) + (ranks == self._rank_of_s[last])
+        asked = np.stack([gpu_pr, np.broadcast_to(ends, gpu_pr.shape), dense_ps @ is_of_rank, moe_ps @ is_of_rank])
+        found = self._of_each(asked, lambda ranks, at, dense, moe: ranks.memory_and_update(at, dense, moe))
+        return found[..., 0], found[..., 1].max(axis=1)
+
+    def _exposed_s(self, gpu_ps: IntArray, dense_ps: IntArray, moe_ps: IntArray) -> FloatArray:
+        """Least exchange of every stage beyond what overlaps."""
+        stages = np.arange(gpu_ps.shape[1])
+        ends = 2 * (stages == 0) + (stages == gpu_ps.shape[1] - 1)
+        asked = np.stack([gpu_ps, np.broadcast_to(ends, gpu_ps.shape), dense_ps, moe_ps])
+        return self._of_each(asked, lambda ranks, at, dense, moe: ranks.exposed_s(at, dense, moe))
+
+    def _of_each(self, asked: IntArray, value: Callable[[_TypedRanks, Ends, int, int], object]) -> FloatArray:
+        """The value of ranks on a type with these ends, dense and MoE layers (4 x ...); of equal ones once."""
+        most = 1 + self.context.job.num_layers
+        codes, where = np.unique(
+            np.ravel_multi_index(tuple(asked), (len(self.gpus), 4, most, most)), return_inverse=True
+        )
+        each = zip(*(one.tolist() for one in np.unravel_index(codes, (len(self.gpus), 4, most, most))), strict=True)
+        found = [value(self._ranks_of_type[gpu], (at >= 2, at % 2 == 1), dense, moe) for gpu, at, dense, moe in each]
+        return np.array(found)[where.reshape(asked.shape[1:])]
+
+
+@dataclass(frozen=True)
+class _TypedRanks:
+    """Ranks on a GPU type, or on several that count as one, by what they have; all that was asked for is remembered.
+
+    `costs` are those by which every configuration shares out the layers of a rank.
+    """
+
+    kind: Kind
+    costs: Sequence[TypeCost]
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+
+    def chunks(
+        self, num_layers: int, num_chunks: int, first: int | None, last: int | None
+    ) -> tuple[tuple[int, ...], ...]:
+        """Layers of the chunks of a rank, one for each way of a configuration to share them out.
+
+        `first` and `last` are the chunks with the embedding and the logits.
+        """
+        key = "chunks", num_layers, num_chunks, first, last
+        if key not in self.known:
+            ways = dict[tuple[int, ...], None]()
+            for cost in self.costs:
+                ends_s = [
+                    cost.first_s * (chunk == first) + cost.last_s * (chunk == last) for chunk in range(num_chunks)
+                ]
+                ways[chunk_layers(num_layers, cost.layer_s, ends_s)] = None
+            self.known[key] = tuple(ways)
+        found: tuple[tuple[int, ...], ...] = self.known[key]
+        return found
+
+    def memory_and_update(self, at: Ends, dense: float, moe: float) -> tuple[float, float]:
+        """Most memory that so many layers and ends leave for activations (bytes), and their least update (seconds)."""
+        key = "rank", at, dense, moe
+        if key not in self.known:
+            context, left, updates = self.kind.context, [], []
+            for price in self.kind.prices:
+                cost = price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
+                both, gpu = (cost.parameters, cost.expert_parameters), price.gpu_class.gpu
+                static = price.static_bytes(*both, has_logits=float(at[1]))
+                update = optimizer_s(*both, price.columns, gpu=gpu, stack=context.stack, job=context.job)
+                left.append(context.memory_limit_bytes(gpu) - float(static.min()))
+                updates.append(float(update.min()))
+            self.known[key] = max(left), min(updates)
+        found: tuple[float, float] = self.known[key]
+        return found
+
+    def exposed_s(self, at: Ends, dense: int, moe: int) -> float:
+        """Least exchange of a stage inside a place, beyond the most that it has of a head start."""
+        key = "stage", at, dense, moe
+        if key not in self.known:
+            context, exchanges, work = self.kind.context, [], []
+            for one in self.kind.costs:
+                cost = one.price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
+                exchanged = least_exchange_s(
+                    context,
+                    one.columns,
+                    one.price.gpu_class.fabric,
+                    dense=cost.parameters,
+                    experts=cost.expert_parameters,
+                    num_places=places_with(self.kind),
+                )
+                exchanges.append(float(exchanged.min()))
+                work.append(float(cost.total_s.max()))
+            self.known[key] = max(min(exchanges) - context.stack.data_parallel_overlap.value * max(work), 0.0)
+        found: float = self.known[key]
+        return found
