@@ -26,7 +26,7 @@ from solver.bounds.stage_partition import (
     partitions_up_to,
 )
 from solver.bounds.stage_partition_kernel import PartitionProblem, Partitions
-from solver.bounds.typed_pipelines import Partition, TypedPipelines
+from solver.bounds.typed_pipelines import Partition, PartitionPipelines
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.context import Context
 from solver.cost.columns import columns_of
@@ -36,10 +36,9 @@ LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
 MOST_PARTITIONS = 4_096  # within a time
-MOST_PIPELINES = 512  # of one configuration: a pipeline takes about a fifth of a millisecond
-MOST_TOGETHER = (
-    32  # pipelines bounded at once: more of those behind the first that keeps within the time go for nothing
-)
+MOST_PIPELINES = 1_024  # of one configuration: a pipeline takes a twentieth to a fifth of a millisecond
+MOST_OF_SEVERAL = 128  # of configurations that are alike: most of those whose bound remains low have their own later
+MOST_TOGETHER = 32  # partitions bounded at once: those behind the first that keeps within the time may be too many
 MOST_BEST = 2  # partitions of a configuration that are worth placing
 TypedLayers = tuple[tuple[str, ...], tuple[int, ...]]  # GPU type of every rank and layers of every stage
 
@@ -75,7 +74,8 @@ def _searched(
     limit_s = least_time_s(problem, high_s)
     if limit_s >= high_s:
         return high_s, ()
-    bounds = _PipelineBounds(TypedPipelines.of(context, configurations, gpus), high_s, clock)
+    most = MOST_PIPELINES if len(configurations) == 1 else MOST_OF_SEVERAL
+    bounds = _PipelineBounds(PartitionPipelines.of(context, configurations, gpus), high_s, clock, most)
     bound_s = _least_of_all(problem, bounds, limit_s)
     return bound_s, bounds.best()
 
@@ -84,11 +84,11 @@ def _searched(
 class _PipelineBounds:
     """Bounds of the pipelines of partitions (seconds), each worked out as far as it was asked for."""
 
-    pipelines: TypedPipelines
+    pipelines: PartitionPipelines
     high_s: float
     clock: Clock
+    num_left: int
     known: dict[Partition, tuple[float, float]] = field(default_factory=dict)  # the bound, and what was enough
-    num_left: int = MOST_PIPELINES
 
     def of(self, partitions: Sequence[Partition], enough_s: float) -> list[float]:
         """Their bounds, or as much of each as is enough; fewer of them where no more may be worked out."""

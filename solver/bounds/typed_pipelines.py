@@ -32,11 +32,11 @@ from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
-FewestMost = tuple[IntArray, IntArray]
+FewestMost = tuple[IntArray, IntArray]  # of every stage: fewest and most MoE layers
 
 
 @dataclass(frozen=True)
-class TypedPipelines:
+class PartitionPipelines:
     """Pipelines of configurations that are alike, by GPU type and layers of every rank; `gpus` are the types."""
 
     context: Context
@@ -47,7 +47,7 @@ class TypedPipelines:
     @classmethod
     def of(
         cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
-    ) -> TypedPipelines:
+    ) -> PartitionPipelines:
         """Of configurations that are alike, on all GPU types of the cluster."""
         if gpus is None:
             gpus = kinds_of(context, [columns_of(one) for one in configurations])
@@ -78,17 +78,22 @@ class TypedPipelines:
     def num_operations(self) -> int:
         """Of each of the pipelines."""
         first = self.configurations[0]
-        return len(self._kinds_of_operation) * first.degrees.num_stages * first.num_microbatches
+        return (2 if self._is_fused else 3) * first.degrees.num_stages * first.num_microbatches
 
     @cached_property
-    def _kinds_of_operation(self) -> tuple[str, ...]:
-        fused = backward_of(self.context.request) == "fused"
-        return ("forward", "backward") if fused else ("forward", "input gradient", "weight gradient")
+    def _is_fused(self) -> bool:
+        return backward_of(self.context.request) == "fused"
 
     @cached_property
-    def _ranks_of_type(self) -> list[_TypedRanks]:
+    def _ranks(self) -> _RanksByType:
         by_name = [type_costs(self.context, one) for one in self.configurations]
-        return [_TypedRanks(kind, [costs[name] for costs in by_name for name in kind.names]) for kind in self.gpus]
+        of_type = [_TypedRanks(kind, [costs[name] for costs in by_name for name in kind.names]) for kind in self.gpus]
+        return _RanksByType(of_type, self.context.job.num_layers)
+
+    @cached_property
+    def _hops_by_type(self) -> _HopsByType:
+        of_types = [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
+        return _HopsByType(of_types, self._rank_of_s)
 
     @cached_property
     def _rank_of_s(self) -> IntArray:
@@ -111,7 +116,7 @@ class TypedPipelines:
 
     def stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
-        ranks, places = self._ranks_of_type, self._place_of_s
+        ranks, places = self._ranks.of_type, self._place_of_s
         ways = [
             ranks[gpu].chunks(num_layers, *own)
             for own, gpu, num_layers in zip(self._own_stages, gpu_r, layers_r, strict=True)
@@ -122,24 +127,28 @@ class TypedPipelines:
 
     def _pipelines_s(self, gpu_pr: IntArray, layers_ps: IntArray, enough_p: FloatArray) -> FloatArray:
         """Bounds of pipelines with these types of ranks and layers of stages, and the update of all ranks."""
-        fewest, most = self._moe_layers(layers_ps)
-        whole = layers_ps.sum(axis=1) == self.context.job.num_layers
-        gpu_ps = gpu_pr[:, self._rank_of_s]
-        costs = self._stage_costs(gpu_ps, layers_ps, (fewest, most))
-        budget_pr, update_p = self._memory_and_update(gpu_pr, layers_ps - most, fewest)
+        fewest, most = _moe_layers(self.context, layers_ps)
+        whole, gpu_ps = layers_ps.sum(axis=1) == self.context.job.num_layers, gpu_pr[:, self._rank_of_s]
+        costs = _stage_costs(self.gpus, gpu_ps, layers_ps, (fewest, most))
+        of_rank, ends_r = self._is_of_rank.astype(np.int64), _ends(np.arange(gpu_pr.shape[1]), self._rank_of_s)
+        budget_pr, update_p = self._ranks.memory_and_update(
+            gpu_pr, ends_r, (layers_ps - most) @ of_rank, fewest @ of_rank
+        )
         held_pr = costs[PIPELINE_COSTS.index("activation_bytes")] @ self._is_of_rank
         found = np.where((held_pr > budget_pr * (1.0 + ROUNDING)).any(axis=1), np.inf, 0.0)
         rows = np.flatnonzero(found == 0.0)
         if not len(rows):
             return found
         exposed = np.zeros(layers_ps.shape)
-        exposed[whole] = self._exposed_s(gpu_ps[whole], (layers_ps - fewest)[whole], fewest[whole])
+        ends_s = _ends(np.arange(len(self._rank_of_s)), np.arange(len(self._rank_of_s)))
+        exposed[whole] = self._ranks.exposed_s(gpu_ps[whole], ends_s, (layers_ps - fewest)[whole], fewest[whole])
         each = self._alike(gpu_pr, costs, np.maximum(held_pr, budget_pr), exposed)
         each = AlikePipelines(*(column[rows] for column in each))
         limits = enough_p[rows] - update_p[rows]
         found[rows] = makespan_bounds(self._shape, each, limits)
         for place in np.flatnonzero(found[rows] < limits).tolist():
-            found[rows[place]] = max(found[rows[place]], self._shared_links_s(gpu_pr[rows[place]], each, place))
+            row, shape = rows[place], each.at(self._shape, place)
+            found[row] = max(found[row], self._hops_by_type.shared_links_s(gpu_pr[row], shape))
         return found + update_p
 
     @cached_property
@@ -150,15 +159,15 @@ class TypedPipelines:
     @cached_property
     def _shape(self) -> PipelineShape:
         """What all the pipelines have in common: messages have a latency alone, and exchanges share nothing."""
-        num_stages, kinds = len(self._rank_of_s), self._kinds_of_operation
+        num_stages, num_kinds = len(self._rank_of_s), 2 if self._is_fused else 3
         nothing, none = np.zeros(num_stages), np.full(num_stages, NO_CHANNEL)
         return PipelineShape(
             num_microbatches=self.configurations[0].num_microbatches,
             num_stages=num_stages,
             num_ranks=self.configurations[0].degrees.pp,
-            num_kinds=len(kinds),
+            num_kinds=num_kinds,
             rank_of_s=self._rank_of_s,
-            duration_ks=np.zeros((len(kinds), num_stages)),
+            duration_ks=np.zeros((num_kinds, num_stages)),
             latency_s=nothing,
             transfer_s=nothing,
             activation_channel_s=none,
@@ -176,98 +185,107 @@ class TypedPipelines:
     ) -> AlikePipelines:
         """The pipelines with these costs of stages, messages and exchanges."""
         forward, gradient, weights, activation, context = costs
-        fused = len(self._kinds_of_operation) == 2
-        rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
+        rows = [forward, gradient + weights] if self._is_fused else [forward, gradient, weights]
         return AlikePipelines(
             duration_pks=np.stack(rows, axis=1),
-            latency_ps=self._of_hops(gpu_pr, "least_s"),
+            latency_ps=self._hops_by_type.seconds(gpu_pr, "least_s"),
             activation_ps=activation,
-            context_ps=np.zeros(context.shape) if fused else np.minimum(context, activation),
+            context_ps=np.zeros(context.shape) if self._is_fused else np.minimum(context, activation),
             budget_pr=budget_pr,
             sync_ps=sync_ps,
         )
 
-    def _moe_layers(self, layers_ps: IntArray) -> FewestMost:
-        """Fewest and most MoE layers of every stage: where layers are missing it may begin later by so many."""
-        before, num_layers = self.context.moe_before, self.context.job.num_layers
-        ends = np.cumsum(layers_ps, axis=1)
-        starts, missing = ends - layers_ps, num_layers - ends[:, -1:]
-        fewest = most = before[ends] - before[starts]
-        for later in range(1, int(missing.max(initial=0)) + 1):
-            by = np.minimum(later, missing)
-            among = before[ends + by] - before[starts + by]
-            fewest, most = np.minimum(fewest, among), np.maximum(most, among)
-        return fewest, most
 
-    def _stage_costs(self, gpu_ps: IntArray, layers_ps: IntArray, moe: FewestMost) -> list[FloatArray]:
-        """The `PIPELINE_COSTS` of all stages on these types at their least, with the fewest or the most MoE layers."""
-        stages, found = np.arange(layers_ps.shape[1]), []
-        at = gpu_ps, np.arange(len(gpu_ps))[:, None], stages
-        embedding, logits = (np.where(stages == end, 1.0, 0.0) for end in (0, layers_ps.shape[1] - 1))
-        for number in moe if (moe[0] < moe[1]).any() else moe[:1]:
-            of_each = [
-                kind.least.of(layers_ps - number, number, embedding=embedding, logits=logits) for kind in self.gpus
-            ]
-            found.append([np.stack([getattr(one, name) for one in of_each])[at] for name in PIPELINE_COSTS])
-        return [np.minimum.reduce(same) for same in zip(*found, strict=True)]
+def _moe_layers(context: Context, layers_ps: IntArray) -> FewestMost:
+    """Fewest and most MoE layers of every stage: where layers are missing it may begin later by so many."""
+    before, num_layers = context.moe_before, context.job.num_layers
+    ends = np.cumsum(layers_ps, axis=1)
+    starts, missing = ends - layers_ps, num_layers - ends[:, -1:]
+    fewest = most = before[ends] - before[starts]
+    for later in range(1, int(missing.max(initial=0)) + 1):
+        by = np.minimum(later, missing)
+        among = before[ends + by] - before[starts + by]
+        fewest, most = np.minimum(fewest, among), np.maximum(most, among)
+    return fewest, most
 
-    def _of_hops(self, gpu_pr: IntArray, name: str) -> FloatArray:
+
+def _stage_costs(gpus: Sequence[Kind], gpu_ps: IntArray, layers_ps: IntArray, moe: FewestMost) -> list[FloatArray]:
+    """The `PIPELINE_COSTS` of all stages on these types at their least, with the fewest or the most MoE layers."""
+    stages, found = np.arange(layers_ps.shape[1]), []
+    at = gpu_ps, np.arange(len(gpu_ps))[:, None], stages
+    embedding, logits = (np.where(stages == end, 1.0, 0.0) for end in (0, layers_ps.shape[1] - 1))
+    for number in moe if (moe[0] < moe[1]).any() else moe[:1]:
+        of_each = [kind.least.of(layers_ps - number, number, embedding=embedding, logits=logits) for kind in gpus]
+        found.append([np.stack([getattr(one, name) for one in of_each])[at] for name in PIPELINE_COSTS])
+    return [np.minimum.reduce(same) for same in zip(*found, strict=True)]
+
+
+def _ends(numbers: IntArray, of_stages: IntArray) -> IntArray:
+    """Of ranks or stages: 2 for the one of the first stage, and 1 more for the one of the last."""
+    return np.asarray(2 * (numbers == of_stages[0]) + (numbers == of_stages[-1]))
+
+
+@dataclass(frozen=True)
+class _HopsByType:
+    """Messages from the ranks on each GPU type to those on each other one."""
+
+    of_types: list[list[TypeHop]]
+    rank_of_s: IntArray
+
+    def seconds(self, gpu_pr: IntArray, name: str) -> FloatArray:
         """What messages from every stage to the next take at least, by a field of `TypeHop`; 0 on the same rank."""
-        here, there = self._rank_of_s[:-1], self._rank_of_s[1:]
-        by_types = np.array([[getattr(hop, name) for hop in of_type] for of_type in self._hops])
-        found = np.zeros((len(gpu_pr), len(self._rank_of_s)))
+        here, there = self.rank_of_s[:-1], self.rank_of_s[1:]
+        by_types = np.array([[getattr(hop, name) for hop in of_type] for of_type in self.of_types])
+        found = np.zeros((len(gpu_pr), len(self.rank_of_s)))
         found[:, :-1] = np.where(here != there, by_types[gpu_pr[:, here], gpu_pr[:, there]], 0.0)
         return found
 
-    @cached_property
-    def _hops(self) -> list[list[TypeHop]]:
-        return [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
-
-    def _shared_links_s(self, gpu_r: IntArray, each: AlikePipelines, place: int) -> float:
+    def shared_links_s(self, gpu_r: IntArray, shape: PipelineShape) -> float:
         """What messages of all replicas take over the links between the places of different types."""
         shared = self._shared_links(gpu_r)
         if not shared.activations_s.any() and not shared.gradients_s.any():
             return 0.0
-        plain = replace(each.at(self._shape, place), latency_s=self._of_hops(gpu_r[None], "plain_s")[0])
+        plain = replace(shape, latency_s=self.seconds(gpu_r[None], "plain_s")[0])
         return shared_links_bound(plain, shared)
 
     def _shared_links(self, gpu_r: IntArray) -> SharedLinks:
         """Links from the places of one type to those of another, for the messages between ranks on them."""
-        num_types, num_stages = len(self.gpus), len(self._rank_of_s)
+        num_types, num_stages = len(self.of_types), len(self.rank_of_s)
         links, lengths, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros((2, num_stages)), np.zeros(num_stages)
-        for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[self._rank_of_s].tolist())):
-            ways = self._hops[here][there], self._hops[there][here]
+        for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[self.rank_of_s].tolist())):
+            ways = self.of_types[here][there], self.of_types[there][here]
             if here != there and ways[0].all_s > 0:
                 links[:, stage] = here * num_types + there, there * num_types + here
                 lengths[:, stage], after_s[stage] = [one.all_s for one in ways], ways[0].after_s
         return SharedLinks(links[0], links[1], lengths[0], lengths[1], after_s)
 
-    def _memory_and_update(
-        self, gpu_pr: IntArray, dense_ps: IntArray, moe_ps: IntArray
+
+@dataclass(frozen=True)
+class _RanksByType:
+    """Ranks on each of the GPU types, for many at once: by type, ends, dense and MoE layers, in columns."""
+
+    of_type: Sequence[_TypedRanks]
+    most_layers: int
+
+    def memory_and_update(
+        self, gpu_pr: IntArray, ends_r: IntArray, dense_pr: IntArray, moe_pr: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Most memory that is left for activations (bytes) of every rank, and the longest least update (seconds)."""
-        is_of_rank, last = self._is_of_rank.astype(np.int64), len(self._rank_of_s) - 1
-        ranks = np.arange(is_of_rank.shape[1])
-        ends = 2 * (ranks == self._rank_of_s[0]) + (ranks == self._rank_of_s[last])
-        asked = np.stack([gpu_pr, np.broadcast_to(ends, gpu_pr.shape), dense_ps @ is_of_rank, moe_ps @ is_of_rank])
+        asked = np.stack([gpu_pr, np.broadcast_to(ends_r, gpu_pr.shape), dense_pr, moe_pr])
         found = self._of_each(asked, lambda ranks, at, dense, moe: ranks.memory_and_update(at, dense, moe))
         return found[..., 0], found[..., 1].max(axis=1)
 
-    def _exposed_s(self, gpu_ps: IntArray, dense_ps: IntArray, moe_ps: IntArray) -> FloatArray:
+    def exposed_s(self, gpu_ps: IntArray, ends_s: IntArray, dense_ps: IntArray, moe_ps: IntArray) -> FloatArray:
         """Least exchange of every stage beyond what overlaps."""
-        stages = np.arange(gpu_ps.shape[1])
-        ends = 2 * (stages == 0) + (stages == gpu_ps.shape[1] - 1)
-        asked = np.stack([gpu_ps, np.broadcast_to(ends, gpu_ps.shape), dense_ps, moe_ps])
+        asked = np.stack([gpu_ps, np.broadcast_to(ends_s, gpu_ps.shape), dense_ps, moe_ps])
         return self._of_each(asked, lambda ranks, at, dense, moe: ranks.exposed_s(at, dense, moe))
 
     def _of_each(self, asked: IntArray, value: Callable[[_TypedRanks, Ends, int, int], object]) -> FloatArray:
         """The value of ranks on a type with these ends, dense and MoE layers (4 x ...); of equal ones once."""
-        most = 1 + self.context.job.num_layers
-        codes, where = np.unique(
-            np.ravel_multi_index(tuple(asked), (len(self.gpus), 4, most, most)), return_inverse=True
-        )
-        each = zip(*(one.tolist() for one in np.unravel_index(codes, (len(self.gpus), 4, most, most))), strict=True)
-        found = [value(self._ranks_of_type[gpu], (at >= 2, at % 2 == 1), dense, moe) for gpu, at, dense, moe in each]
+        sizes = len(self.of_type), 4, self.most_layers + 1, self.most_layers + 1
+        codes, where = np.unique(np.ravel_multi_index(tuple(asked), sizes), return_inverse=True)
+        each = zip(*(one.tolist() for one in np.unravel_index(codes, sizes)), strict=True)
+        found = [value(self.of_type[gpu], (at >= 2, at % 2 == 1), dense, moe) for gpu, at, dense, moe in each]
         return np.array(found)[where.reshape(asked.shape[1:])]
 
 

@@ -13,7 +13,7 @@ from itertools import groupby, islice, permutations
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.typed_pipelines import TypedPipelines
+from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
@@ -61,7 +61,7 @@ class _Reordering:
         self.context, self.candidate, self.clock = context, candidate, clock
         self.types = candidate.gpu_types(context)
         self.costs: dict[str, TypeCost] = type_costs(context, candidate.configuration)
-        self.pipelines = TypedPipelines.of(context, [candidate.configuration])
+        self.pipelines = PartitionPipelines.of(context, [candidate.configuration])
         self.kinds = {name: kind for kind, gpu in enumerate(self.pipelines.gpus) for name in gpu.names}
 
     def as_it_is(self) -> _Ordered:

@@ -11,7 +11,7 @@ import pytest
 from models.plan import Configuration, Proof
 from models.request import PlanRequest
 from models.statements import PROVEN
-from solver.bounds.typed_pipelines import TypedPipelines
+from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.bounds.work import speed_of_light_s
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
@@ -73,7 +73,7 @@ def pools_of_ranks(candidate: Candidate) -> list[tuple[tuple[int, int, int], ...
 def pipeline_bound_s(
     context: Context, configuration: Configuration, types: Sequence[str], layers: Sequence[int]
 ) -> float:
-    pipelines = TypedPipelines.of(context, [configuration])
+    pipelines = PartitionPipelines.of(context, [configuration])
     kinds = {name: kind for kind, gpu in enumerate(pipelines.gpus) for name in gpu.names}
     return pipelines.bound_s((tuple(kinds[one] for one in types), tuple(layers)), float("inf"))
 
