@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from solver.arrays import FloatArray
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
 from tests.unit.solver.evaluation.test_reordering import FLEETS, NUM_RANKS, mixed
 
@@ -21,12 +22,17 @@ def partitions(pipelines: PartitionPipelines) -> list[Partition]:
     return list(itertools.product(types, layers))
 
 
-@pytest.mark.parametrize(("gpus", "family"), FLEETS)
-def test_many_at_once_have_the_bounds_of_each(gpus: tuple[str, str], family: str) -> None:
+def bounded(gpus: tuple[str, str], family: str) -> tuple[PartitionPipelines, list[Partition], FloatArray]:
+    """Pipelines, partitions of them, and the bounds of these worked out together."""
     context, configuration = mixed(gpus, family)
     pipelines = PartitionPipelines.of(context, [configuration])
     some = partitions(pipelines)
-    together = pipelines.bounds_s(some, np.full(len(some), np.inf))
+    return pipelines, some, pipelines.bounds_s(some, np.full(len(some), np.inf))
+
+
+@pytest.mark.parametrize(("gpus", "family"), FLEETS)
+def test_many_at_once_have_the_bounds_of_each(gpus: tuple[str, str], family: str) -> None:
+    pipelines, some, together = bounded(gpus, family)
     alone = [pipelines.bound_s(one, float("inf")) for one in some]
     assert together.tolist() == alone
     assert np.isfinite(together).any()
@@ -35,10 +41,7 @@ def test_many_at_once_have_the_bounds_of_each(gpus: tuple[str, str], family: str
 
 @pytest.mark.parametrize(("gpus", "family"), FLEETS)
 def test_a_bound_that_is_enough_is_no_more_than_the_whole_one(gpus: tuple[str, str], family: str) -> None:
-    context, configuration = mixed(gpus, family)
-    pipelines = PartitionPipelines.of(context, [configuration])
-    some = partitions(pipelines)
-    whole = pipelines.bounds_s(some, np.full(len(some), np.inf))
+    pipelines, some, whole = bounded(gpus, family)
     enough_s = float(np.median(whole[np.isfinite(whole)]))
     found = pipelines.bounds_s(some, np.full(len(some), enough_s))
     assert (found <= whole).all()
