@@ -18,7 +18,7 @@ from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import Ends, Kind, places_with
-from solver.bounds.least_hops import TypeHop, TypeHops
+from solver.bounds.least_hops import TypeHops
 from solver.bounds.stage_partition import kinds_of
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
@@ -77,12 +77,7 @@ class PartitionPipelines:
     @property
     def num_operations(self) -> int:
         """Of each of the pipelines."""
-        first = self.configurations[0]
-        return (2 if self._is_fused else 3) * first.degrees.num_stages * first.num_microbatches
-
-    @cached_property
-    def _is_fused(self) -> bool:
-        return backward_of(self.context.request) == "fused"
+        return self._shape.num_operations
 
     @cached_property
     def _ranks(self) -> _RanksByType:
@@ -92,26 +87,32 @@ class PartitionPipelines:
 
     @cached_property
     def _hops_by_type(self) -> _HopsByType:
-        of_types = [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
-        return _HopsByType(of_types, self._rank_of_s)
+        each = [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
+        least_s, plain_s, after_s, all_s = np.moveaxis(np.array(each), -1, 0)
+        return _HopsByType(least_s, plain_s, after_s, all_s, self._rank_of_s)
 
     @cached_property
     def _rank_of_s(self) -> IntArray:
         return np.array(self.configurations[0].rank_of_stages)
 
     @cached_property
-    def _own_stages(self) -> list[tuple[int, int | None, int | None]]:
+    def _stages_of_ranks(self) -> list[list[int]]:
+        first = self.configurations[0]
+        return [first.stages_of_rank(rank) for rank in range(first.degrees.pp)]
+
+    @cached_property
+    def _chunks_of_ranks(self) -> list[tuple[int, int | None, int | None]]:
         """Of every rank: how many stages it has, and which of them are the first and the last of the pipeline."""
         found = []
-        for rank in range(self.configurations[0].degrees.pp):
-            own, last = np.flatnonzero(self._rank_of_s == rank).tolist(), len(self._rank_of_s) - 1
-            found.append((len(own), own.index(0) if 0 in own else None, own.index(last) if last in own else None))
+        for own in self._stages_of_ranks:
+            first, last = (own.index(end) if end in own else None for end in (0, len(self._rank_of_s) - 1))
+            found.append((len(own), first, last))
         return found
 
     @cached_property
     def _place_of_s(self) -> Sequence[int]:
         """Where each stage stands in the stages of all ranks, rank after rank."""
-        places: list[int] = np.argsort(np.argsort(self._rank_of_s, kind="stable"), kind="stable").tolist()
+        places: list[int] = np.argsort(list(itertools.chain.from_iterable(self._stages_of_ranks))).tolist()
         return places
 
     def stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -119,7 +120,7 @@ class PartitionPipelines:
         ranks, places = self._ranks.of_type, self._place_of_s
         ways = [
             ranks[gpu].chunks(num_layers, *own)
-            for own, gpu, num_layers in zip(self._own_stages, gpu_r, layers_r, strict=True)
+            for own, gpu, num_layers in zip(self._chunks_of_ranks, gpu_r, layers_r, strict=True)
         ]
         for chosen in itertools.product(*ways):
             by_rank = tuple(itertools.chain.from_iterable(chosen))
@@ -130,11 +131,11 @@ class PartitionPipelines:
         fewest, most = _moe_layers(self.context, layers_ps)
         whole, gpu_ps = layers_ps.sum(axis=1) == self.context.job.num_layers, gpu_pr[:, self._rank_of_s]
         costs = _stage_costs(self.gpus, gpu_ps, layers_ps, (fewest, most))
-        of_rank, ends_r = self._is_of_rank.astype(np.int64), _ends(np.arange(gpu_pr.shape[1]), self._rank_of_s)
+        of_rank, ends_r = self._is_of_rank, _ends(np.arange(gpu_pr.shape[1]), self._rank_of_s)
         budget_pr, update_p = self._ranks.memory_and_update(
             gpu_pr, ends_r, (layers_ps - most) @ of_rank, fewest @ of_rank
         )
-        held_pr = costs[PIPELINE_COSTS.index("activation_bytes")] @ self._is_of_rank
+        held_pr = costs[PIPELINE_COSTS.index("activation_bytes")] @ of_rank
         found = np.where((held_pr > budget_pr * (1.0 + ROUNDING)).any(axis=1), np.inf, 0.0)
         rows = np.flatnonzero(found == 0.0)
         if not len(rows):
@@ -152,14 +153,15 @@ class PartitionPipelines:
         return found + update_p
 
     @cached_property
-    def _is_of_rank(self) -> FloatArray:
+    def _is_of_rank(self) -> IntArray:
         """Stages x ranks: 1 where the stage is one of the rank's."""
-        return np.eye(self.configurations[0].degrees.pp)[self._rank_of_s]
+        return np.eye(self.configurations[0].degrees.pp, dtype=np.int64)[self._rank_of_s]
 
     @cached_property
     def _shape(self) -> PipelineShape:
         """What all the pipelines have in common: messages have a latency alone, and exchanges share nothing."""
-        num_stages, num_kinds = len(self._rank_of_s), 2 if self._is_fused else 3
+        num_stages, fused = len(self._rank_of_s), backward_of(self.context.request) == "fused"
+        num_kinds = 2 if fused else 3
         nothing, none = np.zeros(num_stages), np.full(num_stages, NO_CHANNEL)
         return PipelineShape(
             num_microbatches=self.configurations[0].num_microbatches,
@@ -185,12 +187,13 @@ class PartitionPipelines:
     ) -> AlikePipelines:
         """The pipelines with these costs of stages, messages and exchanges."""
         forward, gradient, weights, activation, context = costs
-        rows = [forward, gradient + weights] if self._is_fused else [forward, gradient, weights]
+        fused = self._shape.num_kinds == 2
+        rows = [forward, gradient + weights] if fused else [forward, gradient, weights]
         return AlikePipelines(
             duration_pks=np.stack(rows, axis=1),
-            latency_ps=self._hops_by_type.seconds(gpu_pr, "least_s"),
+            latency_ps=self._hops_by_type.of_stages(self._hops_by_type.least_s, gpu_pr),
             activation_ps=activation,
-            context_ps=np.zeros(context.shape) if self._is_fused else np.minimum(context, activation),
+            context_ps=np.zeros(context.shape) if fused else np.minimum(context, activation),
             budget_pr=budget_pr,
             sync_ps=sync_ps,
         )
@@ -227,37 +230,34 @@ def _ends(numbers: IntArray, of_stages: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class _HopsByType:
-    """Messages from the ranks on each GPU type to those on each other one."""
+    """Messages from the ranks on each GPU type to those on each other one: a field of `TypeHop` is types x types."""
 
-    of_types: list[list[TypeHop]]
+    least_s: FloatArray
+    plain_s: FloatArray
+    after_s: FloatArray
+    all_s: FloatArray
     rank_of_s: IntArray
 
-    def seconds(self, gpu_pr: IntArray, name: str) -> FloatArray:
-        """What messages from every stage to the next take at least, by a field of `TypeHop`; 0 on the same rank."""
+    def of_stages(self, seconds: FloatArray, gpu_pr: IntArray) -> FloatArray:
+        """These times of the messages from every stage to the next, by pipeline; 0 on the same rank."""
         here, there = self.rank_of_s[:-1], self.rank_of_s[1:]
-        by_types = np.array([[getattr(hop, name) for hop in of_type] for of_type in self.of_types])
         found = np.zeros((len(gpu_pr), len(self.rank_of_s)))
-        found[:, :-1] = np.where(here != there, by_types[gpu_pr[:, here], gpu_pr[:, there]], 0.0)
+        found[:, :-1] = np.where(here != there, seconds[gpu_pr[:, here], gpu_pr[:, there]], 0.0)
         return found
 
     def shared_links_s(self, gpu_r: IntArray, shape: PipelineShape) -> float:
-        """What messages of all replicas take over the links between the places of different types."""
-        shared = self._shared_links(gpu_r)
-        if not shared.activations_s.any() and not shared.gradients_s.any():
+        """What messages of all replicas take over the links from the places of one type to those of another."""
+        gpu_s = gpu_r[self.rank_of_s]
+        here, there = gpu_s[:-1], gpu_s[1:]
+        over = np.flatnonzero((here != there) & (self.all_s[here, there] > 0))
+        if not len(over):
             return 0.0
-        plain = replace(shape, latency_s=self.seconds(gpu_r[None], "plain_s")[0])
-        return shared_links_bound(plain, shared)
-
-    def _shared_links(self, gpu_r: IntArray) -> SharedLinks:
-        """Links from the places of one type to those of another, for the messages between ranks on them."""
-        num_types, num_stages = len(self.of_types), len(self.rank_of_s)
-        links, lengths, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros((2, num_stages)), np.zeros(num_stages)
-        for stage, (here, there) in enumerate(itertools.pairwise(gpu_r[self.rank_of_s].tolist())):
-            ways = self.of_types[here][there], self.of_types[there][here]
-            if here != there and ways[0].all_s > 0:
-                links[:, stage] = here * num_types + there, there * num_types + here
-                lengths[:, stage], after_s[stage] = [one.all_s for one in ways], ways[0].after_s
-        return SharedLinks(links[0], links[1], lengths[0], lengths[1], after_s)
+        here, there, num_stages = here[over], there[over], len(gpu_s)
+        links, all_s, after_s = np.full((2, num_stages), NO_CHANNEL), np.zeros((2, num_stages)), np.zeros(num_stages)
+        links[:, over] = here * len(self.all_s) + there, there * len(self.all_s) + here
+        all_s[:, over], after_s[over] = (self.all_s[here, there], self.all_s[there, here]), self.after_s[here, there]
+        plain = replace(shape, latency_s=self.of_stages(self.plain_s, gpu_r[None])[0])
+        return shared_links_bound(plain, SharedLinks(links[0], links[1], all_s[0], all_s[1], after_s))
 
 
 @dataclass(frozen=True)
