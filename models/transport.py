@@ -74,7 +74,7 @@ class Connection(Frozen):
     """How every connection of a communicator sends on one way between places."""
 
     num_connections: PositiveCount = Field(
-        description="Connections that are busy on the way at the same time, those of other replicas included.",
+        description="Connections that share what the way can carry as equals, those of other replicas included.",
         examples=[64],
     )
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])

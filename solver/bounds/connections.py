@@ -127,7 +127,7 @@ class SharedPlanes:
         if self.planes_of_edge is None:
             return np.full(len(num_hops), self.plane_bytes_per_s)
         ways = _ways_of_hops(num_hops, num_gpus, self.num_planes // self.planes_of_edge, self.planes_of_edge)
-        loads = np.minimum.reduce([max_load_at_most(num_flows, np.array(planes)) for num_flows, planes in ways])
+        loads = np.minimum.reduce([more * max_load_at_most(flows, np.array(planes)) for flows, planes, more in ways])
         slowest: FloatArray = self.plane_bytes_per_s / np.maximum(loads, 1.0)
         return slowest
 
@@ -136,15 +136,23 @@ class SharedPlanes:
 def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int) -> float:
     """Some hop of so many has no less on the fullest plane of one of its ways, whatever edges each of them takes."""
     ways = _ways_of_hops(num_hops, num_gpus, num_edges, num_planes)
-    return max(min(expected_max_load(*way) for way in ways) / SERIES_ERROR, 1.0)
+    return max(min(more * expected_max_load(flows, planes) for flows, planes, more in ways) / SERIES_ERROR, 1.0)
 
 
-def _ways_of_hops(num_hops: Count, num_gpus: Count, num_edges: int, num_planes: int) -> list[tuple[Count, int]]:
-    """The flows and the planes of a message on so many of the edges, as evenly as all hops can take them."""
-    parts = range(1, min(num_edges, MOST_PARTS) + 1)
-    ways = [(num_gpus * -(-2 * part * num_hops // num_edges), part * num_planes) for part in parts]
+def _ways_of_hops(
+    num_hops: Count, num_gpus: Count, num_edges: int, num_planes: int
+) -> list[tuple[Count, int, FloatArray]]:
+    """The flows and the planes of a message on so many of the edges, as evenly as all hops can take them: the whole
+    numbers of messages around the mean, and by how much more than the lower one that is.
+    """
+    ways = []
+    for part in range(1, min(num_edges, MOST_PARTS) + 1):
+        messages = 2 * part * num_hops
+        fewer, one = np.maximum(messages // num_edges, 1), np.array(1.0)
+        ways.append((num_gpus * -(-messages // num_edges), part * num_planes, one))
+        ways.append((num_gpus * fewer, part * num_planes, np.maximum(messages / (fewer * num_edges), 1.0)))
     if num_edges > MOST_PARTS:
-        ways.append((2 * num_gpus * num_hops // num_edges, num_planes))
+        ways.append((2 * num_gpus * num_hops // num_edges, num_planes, np.array(1.0)))
     return ways
 
 

@@ -26,9 +26,9 @@ class Communicator:
     """A group that communicates: `num_places` groups of `inside.num_ranks` members meet at the widest tier.
 
     `message_bytes` is the whole array of an all-reduce, all-gather or reduce-scatter, what one member sends in an
-    all-to-all, and the message of a send/receive. `num_connections` members use the path at the same time, those of
-    other communicators that do the same included. `num_members` are fewer than groups hold where the last is not full.
-    `one_ring`: it is a ring over all members, whatever else there would be.
+    all-to-all, and the message of a send/receive. `num_connections` members share the path, those of other
+    communicators that do the same included; `num_parallel` send at the same time (see `Wire`). `num_members` are fewer
+    than groups hold where the last is not full. `one_ring`: a ring over all members, whatever else there would be.
     """
 
     dimension: Dimension
@@ -41,6 +41,7 @@ class Communicator:
     member_bytes_per_s: float
     num_members: int | None = None
     one_ring: bool = False
+    num_parallel: int | None = None
 
     @property
     def num_ranks(self) -> int:

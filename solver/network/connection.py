@@ -53,12 +53,17 @@ def option_of(stated: Connection | TransportChoice) -> Option:
 
 @dataclass(frozen=True)
 class Wire:
-    """A path as one connection sees it: `num_connections` of them are busy at the same time."""
+    """A path as one connection sees it: `num_connections` share its narrowest edge as equals.
+
+    `num_parallel` send at the same time, of which the slowest is waited for: more where others take a part of the
+    path alone. None: as many as share it.
+    """
 
     path: PathFacts
     member_bytes_per_s: float
     num_connections: int
     shared_bytes_per_s: float  # capacity left for all these connections together
+    num_parallel: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +205,7 @@ def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_
     Under go-back-N each queue pair resends its own window, so a message is as many shares as it uses pairs; how long
     that takes does not depend on the rate.
     """
-    path, connections = wire.path, max(1, wire.num_connections)
+    path, connections = wire.path, max(1, wire.num_connections if wire.num_parallel is None else wire.num_parallel)
     lossy_path = RecoveryPath(path.round_trip_s, path.loss_probability, path.mtu_bytes)
     if scheme == "go_back_n":
         return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), lossy_path)

@@ -32,11 +32,13 @@ def message_choice(
     *,
     message_bytes: float,
     sharers: int,
+    senders: int | None = None,
     path: PathFacts | None = None,
 ) -> TransportChoice:
     """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection.
 
-    They travel `path`, by default that of least latency.
+    They travel `path`, by default that of least latency, whose narrowest edge so many `sharers` have; of so many
+    `senders` at once, by default as many, the slowest is waited for.
     """
     group = configuration.degrees.gpus_per_stage_group
     source, target = ends
@@ -44,7 +46,15 @@ def message_choice(
     tier = context.topology.tier(source.place, target.place)
     member = slower * context.stack.point_to_point_efficiency.value
     communicator = Communicator(
-        "pp", "send_recv", tier, 2, Level(1, 0.0, member), message_bytes / group, max(sharers, 1) * group, member
+        "pp",
+        "send_recv",
+        tier,
+        2,
+        Level(1, 0.0, member),
+        message_bytes / group,
+        max(sharers, 1) * group,
+        member,
+        num_parallel=(sharers if senders is None else senders) * group,
     )
     return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
 

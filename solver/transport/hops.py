@@ -7,6 +7,7 @@ true whatever order the others send in.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,17 +23,19 @@ from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
 from solver.network.policy import POLICY
+from solver.network.topology import PathFacts, Topology
 from solver.placement.fill import PooledRoute
 from solver.transport.communicators import message_choice
 from solver.transport.message_paths import MessagePaths
 
 EdgeParts = tuple[tuple[int, float], ...]
+WHOLE = 1e-9  # relative, of a number of messages: parts are sums of floats
 MOST_SHARED = 16_384  # hops of pipeline problems, 1 KiB each: the routes of a plan in 64 buildings have 4,000 of them
 
 
 @dataclass(frozen=True)
 class Sent:
-    """How messages travel one way between two pools, by index: the transport, and connections busy at once."""
+    """How messages travel one way between two pools, by index: the transport, and connections that share the way."""
 
     source: int
     target: int
@@ -46,9 +49,10 @@ class HopDelay:
 
     `there` and `back` are the directed edges of activations and gradients, with the part of a message that each
     carries; `upwards` says that the former go to a higher rank: a link name has one queue per direction along the
-    ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do;
-    `num_sharers` queues are on the fullest. `sent` is how it travels there and back. With several `num_time_slots` the
-    replicas of the route follow each other on the links, `transfer_s` apart, and travel as `sent_in_time_slot` says.
+    ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do. `num_sharers`
+    messages share what it can carry as equals; `num_senders` queues are on the fullest edge. `sent` is how it travels
+    there and back. With several `num_time_slots` the replicas of the route follow each other on the links,
+    `transfer_s` apart, and travel as `sent_in_time_slot` says.
     """
 
     stage: int
@@ -61,6 +65,7 @@ class HopDelay:
     choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
+    num_senders: int = 1
     num_time_slots: int = 1
     sent: tuple[Sent, ...] = ()
     sent_in_time_slot: tuple[Sent, ...] = ()
@@ -103,12 +108,18 @@ class StageMessages:
     num_bytes: float
     paths: MessagePaths
 
-    def sent(self, source: int, target: int, sharers: int) -> Sent:
-        """How they travel one way between two pools while so many queues share the links."""
+    def sent(self, source: int, target: int, sharers: int, senders: int) -> Sent:
+        """How they travel one way between two pools while so many queues share it, and so many send at once."""
         ends = self.context.pools[source], self.context.pools[target]
         path = self.paths.facts(ends[0].place, ends[1].place)
         choice = message_choice(
-            self.context, self.configuration, ends, message_bytes=self.num_bytes, sharers=sharers, path=path
+            self.context,
+            self.configuration,
+            ends,
+            message_bytes=self.num_bytes,
+            sharers=sharers,
+            senders=senders,
+            path=path,
         )
         return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
 
@@ -121,7 +132,7 @@ def route_hops(
     legs = [_legs(messages.configuration, route) for route in routes]
     sharers = _edge_sharers(context, routes, legs, messages.paths)
     free = {edge: free_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
-    pricing = _Pricing(messages, sharers.queues, free)
+    pricing = _Pricing(messages, sharers, free)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
 
@@ -141,6 +152,15 @@ class _Sharers:
 
     queues: Counter[int]
     parts: dict[int, float]
+
+    def at_once(self, way: EdgeParts) -> int:
+        """Queues on the fullest edge of a way."""
+        return max(self.queues[edge] for edge, _ in way)
+
+    def equals(self, topology: Topology, way: EdgeParts, path: PathFacts) -> int:
+        """Whole messages that share what the way can carry as equals: those on the edge that leaves each the least."""
+        filled = (self.parts[edge] / float(topology.capacity_bytes_per_s[edge]) for edge, _ in way)
+        return math.ceil(path.capacity_bytes_per_s * max(filled) * (1.0 - WHOLE))
 
 
 Queue = tuple[str, str, tuple[int, ...], bool]  # places from and to, pair of pools, direction along the ranks
@@ -212,10 +232,10 @@ def free_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) ->
 
 @dataclass(frozen=True)
 class _Pricing:
-    """Prices hops: `sharers` queues on each edge, each with `free` bytes per second of it for a whole message."""
+    """Prices hops: `sharers` of each edge, each with `free` bytes per second of it for a whole message."""
 
     messages: StageMessages
-    sharers: Counter[int]
+    sharers: _Sharers
     free: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
     _shared: dict[tuple[float, ...], HopDelay] = field(default_factory=dict)
@@ -242,9 +262,15 @@ class _Pricing:
         paths = self.messages.paths
         there, back = paths.edges(source.place, target.place), paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
+        ends = (source.place, target.place)
+        equals = [
+            self.sharers.equals(context.topology, way, paths.facts(*each))
+            for way, each in ((there, ends), (back, ends[::-1]))
+        ]
+        senders = [self.sharers.at_once(way) for way in (there, back)]
         sent = (
-            self.messages.sent(leg.source, leg.target, max(self.sharers[edge] for edge, _ in there)),
-            self.messages.sent(leg.target, leg.source, max(self.sharers[edge] for edge, _ in back)),
+            self.messages.sent(leg.source, leg.target, equals[0], senders[0]),
+            self.messages.sent(leg.target, leg.source, equals[1], senders[1]),
         )
         choices = [one.choice for one in sent]
         slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
@@ -262,7 +288,8 @@ class _Pricing:
             upwards=leg.upwards,
             choice=slower,
             bottlenecks=tuple(edge for edge in on_way if self.free[edge] <= pace * (1.0 + 1e-9)),
-            num_sharers=max((self.sharers[edge] for edge in on_way), default=1),
+            num_sharers=max(equals),
+            num_senders=max(senders),
             sent=sent,
         )
 

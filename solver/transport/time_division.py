@@ -69,8 +69,10 @@ class _Senders:
         source, target = (self.route.pools[rank_of_stage(hop.stage + step)] for step in (0, 1))
         key = source, target, at_once
         if key not in self._known:
-            sharers = max(hop.num_sharers - self.route.num_replicas, 0) + at_once
-            there, back = (self.messages.sent(*ends, sharers) for ends in ((source, target), (target, source)))
+            numbers = [
+                max(number - self.route.num_replicas, 0) + at_once for number in (hop.num_sharers, hop.num_senders)
+            ]
+            there, back = (self.messages.sent(*ends, *numbers) for ends in ((source, target), (target, source)))
             self._known[key] = there, back
         return self._known[key]
 

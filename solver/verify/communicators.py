@@ -87,7 +87,11 @@ class Expected:
             return seconds, factor * size / seconds if seconds > 0 else line_rate
         option = option_of(choice)
         wire = Wire(
-            self.path, communicator.member_bytes_per_s, communicator.num_connections, self.path.capacity_bytes_per_s
+            self.path,
+            communicator.member_bytes_per_s,
+            communicator.num_connections,
+            self.path.capacity_bytes_per_s,
+            communicator.num_parallel,
         )
         rate = connection_rate_bytes_per_s(option, wire)
         crossing = StepCost(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)

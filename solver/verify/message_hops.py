@@ -53,20 +53,23 @@ class MessageHops:
         return self.ways.case.route_by_id[route].num_replicas
 
     def _others(self, boundary: Boundary) -> int:
-        """Queues of other routes on the fullest edge of a hop."""
+        """Messages of other routes that share a hop."""
         return max(self.ways.at_once(boundary).num_sharers - self._num_replicas(boundary.route), 0)
 
-    def in_slot(self, boundary: Boundary) -> MessageTime:
-        """The slower direction of a hop by the transports stated for the time slots of its route."""
+    def in_slot(self, boundary: Boundary, at_once: int) -> MessageTime:
+        """The slower direction of a hop by the transports stated for time slots of so many replicas of its route."""
         size, ends = self.ways.case.network.boundary_bytes(boundary), (boundary.sender, boundary.receiver)
-        both = (self.ways.sent(*way, size, boundary.route) for way in (ends, ends[::-1]))
+        others = max(self.ways.at_once(boundary).num_senders - self._num_replicas(boundary.route), 0)
+        both = (self.ways.sent(*way, size, boundary.route, senders=others + at_once) for way in (ends, ends[::-1]))
         return min(both, key=lambda one: one.rate_bytes_per_s)
 
     def _slot_s(self, boundary: Boundary, at_once: int) -> float:
         """One message of a hop while so many replicas split the route's share: S / min(sender, share / at_once)."""
         size = self.ways.case.network.boundary_bytes(boundary)
         share = self._num_replicas(boundary.route) * size / self.ways.at_once(boundary).transfer_s
-        return size / min(self.ways.case.gpus_per_group * self.in_slot(boundary).rate_bytes_per_s, share / at_once)
+        return size / min(
+            self.ways.case.gpus_per_group * self.in_slot(boundary, at_once).rate_bytes_per_s, share / at_once
+        )
 
     def faults(self, boundary: Boundary, slot: TimeSlot) -> Iterator[str]:
         """Where the transports stated for time slots on a hop are not those of as many senders, or too slow."""
@@ -118,7 +121,7 @@ class MessageHops:
             timeline = self.ways.case.timeline_by_route.get(boundary.route)
             slot = self.slot(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
             if slot is not None and self.keeps_pace(boundary, slot):
-                yield boundary, self.in_slot(boundary)
+                yield boundary, self.in_slot(boundary, slot.at_once)
                 continue
             slower = self.ways.at_once(boundary).slower
             if slower is not None:

@@ -6,6 +6,7 @@ connection reaches what its load balancing, window and loss recovery make of tha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,9 +30,13 @@ SAME_PACE = 1e-9  # relative: float sums
 
 @dataclass(frozen=True)
 class MessageTime:
-    """What one connection makes of its way: payload rate, delay of a message beyond its bytes, time of a message."""
+    """What one connection makes of its way: payload rate, delay of a message beyond its bytes, time of a message.
+
+    Of `num_parallel` that send at once the slowest is waited for.
+    """
 
     connection: Connection
+    num_parallel: int
     rate_bytes_per_s: float
     step_s: float
     message_s: float
@@ -39,11 +44,15 @@ class MessageTime:
 
 @dataclass(frozen=True)
 class AtOnce:
-    """A hop when all replicas send at once; `slower` is the slower of its two directions, None inside a place."""
+    """A hop when all replicas send at once; `slower` is the slower of its two directions, None inside a place.
+
+    `num_sharers` whole messages share what it can carry as equals; `num_senders` queues are on its fullest edge.
+    """
 
     latency_s: float
     transfer_s: float
     num_sharers: int = 1
+    num_senders: int = 1
     bottlenecks: tuple[int, ...] = ()
     slower: MessageTime | None = None
 
@@ -53,7 +62,7 @@ class MessageWays:
     """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
 
     case: Reading
-    _known: dict[tuple[str, str, str | None, float], MessageTime] = field(
+    _known: dict[tuple[str, str, str | None, float, int | None], MessageTime] = field(
         default_factory=dict, repr=False, compare=False
     )
     _known_at_once: dict[tuple[str, str, float], AtOnce] = field(default_factory=dict, repr=False, compare=False)
@@ -115,28 +124,46 @@ class MessageWays:
         return step_facts(self.case.network.topology, ends, message_parts(self.case, *ends))
 
     def num_connections(self, source: Pool, target: Pool) -> int:
-        """Connections busy at once from pool to pool: the GPUs of all groups that share its fullest edge."""
-        queues = self._loads[0]
-        sharers = max(queues[edge] for edge in self._parts_by_edge(source.place, target.place))
-        return sharers * self.case.gpus_per_group
+        """Connections that share the way from pool to pool as equals, those of other groups included.
 
-    def sent(self, source: Pool, target: Pool, size_bytes: float, route: str | None = None) -> MessageTime:
-        """A message of a stage group of this size by the stated transport; KeyError where none is stated."""
-        key = (source.id, target.id, route, size_bytes)
+        Of edge e with capacity C_e all queues together carry y_e whole messages, each at C_e / y_e or less; a path that
+        carries C has as many equal shares as the fullest of its edges leaves: the largest C y_e / C_e, rounded up.
+        """
+        capacity, parts = self.case.network.topology.capacity_bytes_per_s, self._loads[1]
+        filled = max(parts[edge] / float(capacity[edge]) for edge in self._parts_by_edge(source.place, target.place))
+        whole = self.facts(source, target).capacity_bytes_per_s * filled
+        return math.ceil(whole - SAME_PACE * whole) * self.case.gpus_per_group
+
+    def num_senders(self, source: Pool, target: Pool) -> int:
+        """Queues on the fullest edge from pool to pool."""
+        return max(self._loads[0][edge] for edge in self._parts_by_edge(source.place, target.place))
+
+    def sent(
+        self, source: Pool, target: Pool, size_bytes: float, route: str | None = None, *, senders: int | None = None
+    ) -> MessageTime:
+        """A message of a stage group of this size by the stated transport; KeyError where none is stated.
+
+        So many `senders` send at once, by default all.
+        """
+        key = (source.id, target.id, route, size_bytes, senders)
         if key not in self._known:
             stated = self.transports[source.id, target.id, route].connection
-            self._known[key] = self.travels(source, target, size_bytes, stated)
+            self._known[key] = self.travels(source, target, size_bytes, stated, senders=senders)
         return self._known[key]
 
-    def travels(self, source: Pool, target: Pool, size_bytes: float, connection: Connection) -> MessageTime:
+    def travels(
+        self, source: Pool, target: Pool, size_bytes: float, connection: Connection, *, senders: int | None = None
+    ) -> MessageTime:
         """A message of a stage group by such connections, each of its GPUs sending its share."""
         path, option = self.facts(source, target), option_of(connection)
         member = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
         card = member * self.case.derived.stack.point_to_point_efficiency.value
-        wire = Wire(path, card, connection.num_connections, path.capacity_bytes_per_s)
+        at_once = self.num_senders(source, target) if senders is None else senders
+        num_parallel = at_once * self.case.gpus_per_group
+        wire = Wire(path, card, connection.num_connections, path.capacity_bytes_per_s, num_parallel)
         rate, share = connection_rate_bytes_per_s(option, wire), size_bytes / self.case.gpus_per_group
         delay = step_s(option, wire, share, rate)
-        return MessageTime(connection, rate, delay, delay + share / rate)
+        return MessageTime(connection, num_parallel, rate, delay, delay + share / rate)
 
     def at_once(self, boundary: Boundary) -> AtOnce:
         """The hop of a boundary when all replicas send at once, the same between the same pools."""
@@ -161,7 +188,8 @@ class MessageWays:
         return AtOnce(
             latency_s=max(one.step_s for one in both) + stack.collective_latency_s.value,
             transfer_s=size / min(group * slower.rate_bytes_per_s, *free.values()),
-            num_sharers=max(self._loads[0][edge] for edge in edges),
+            num_sharers=max(self.num_connections(*way) for way in (ends, ends[::-1])) // group,
+            num_senders=max(self.num_senders(*way) for way in (ends, ends[::-1])),
             bottlenecks=tuple(edge for edge in free if free[edge] <= pace * (1.0 + SAME_PACE)),
             slower=slower,
         )

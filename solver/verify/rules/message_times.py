@@ -75,7 +75,7 @@ def message_transports(case: Case) -> Iterator[Finding]:
             yield Finding(where, fault)
         busy = case.messages.num_connections(source, target)
         if one.route is None and one.connection.num_connections != busy:
-            yield Finding(where, f"{one.connection.num_connections} connections, {busy} share the fullest link")
+            yield Finding(where, f"{one.connection.num_connections} connections, {busy} share the way")
     yield from _time_slots(case)
 
 

@@ -52,8 +52,17 @@ def _across(case: Case) -> Iterator[Expected]:
         ends = boundary.sender, boundary.receiver
         member = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * efficiency
         tier, size = topology.tier(ends[0].place, ends[1].place), case.network.boundary_bytes(boundary) / group
-        connections = sent.connection.num_connections
-        message = Communicator("pp", "send_recv", tier, 2, Level(1, 0.0, member), size, connections, member)
+        message = Communicator(
+            "pp",
+            "send_recv",
+            tier,
+            2,
+            Level(1, 0.0, member),
+            size,
+            sent.connection.num_connections,
+            member,
+            num_parallel=sent.num_parallel,
+        )
         for source, target in (ends, ends[::-1]):
             yield Expected(message, case.messages.facts(source, target), sent.connection)
     for ring in case.plan.exchange_rings:
