@@ -136,7 +136,7 @@ class SharedPlanes:
 def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int) -> float:
     """Some hop of so many has no less on the fullest plane of one of its ways, whatever edges each of them takes."""
     ways = _ways_of_hops(num_hops, num_gpus, num_edges, num_planes)
-    return max(min(more * expected_max_load(flows, planes) for flows, planes, more in ways) / SERIES_ERROR, 1.0)
+    return max(min(float(more) * expected_max_load(flows, planes) for flows, planes, more in ways) / SERIES_ERROR, 1.0)
 
 
 def _ways_of_hops(
