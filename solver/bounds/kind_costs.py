@@ -147,6 +147,15 @@ class Kind:
         return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
 
 
+def usual_excess_s(gpus: Sequence[Kind]) -> tuple[float, float]:
+    """How much longer a usual layer takes than another, on the mean of the types: its forward, and both ways."""
+    layers = [(one.layer, one.other) for one in gpus]
+    forward = [float(usual.forward_s[0] - other.forward_s[0]) for usual, other in layers]
+    gradient = [float(usual.input_grad_s[0] - other.input_grad_s[0]) for usual, other in layers]
+    forward_s = sum(forward) / len(forward)
+    return forward_s, forward_s + sum(gradient) / len(gradient)
+
+
 def places_with(kind: Kind) -> int:
     """How many places have GPUs of these types."""
     return num_places([pool for pool in kind.context.pools if pool.gpu.name in kind.names])

@@ -32,7 +32,10 @@ from solver.cost.stage import StageCost
 
 @dataclass(frozen=True)
 class RankCosts:
-    """A pipeline rank by its ends and the windows of its stages, on one GPU type, with 0, 1, 2 ... layers."""
+    """A pipeline rank by its ends and the windows of its stages, on one GPU type, with 0, 1, 2 ... layers.
+
+    `excess_s` is what `evened_s` takes of usual layers' forwards, and of their forwards and input gradients.
+    """
 
     kind: Kind
     at: Ends
@@ -40,6 +43,7 @@ class RankCosts:
     num_microbatches: int
     vpp: int
     looped: bool
+    excess_s: tuple[float, float] = (0.0, 0.0)
 
     @property
     def context(self) -> Context:
@@ -155,10 +159,25 @@ class RankCosts:
         capacity: FloatArray = np.maximum.reduce(capacities)
         return capacity
 
+    def evened_s(self, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:
+        """Least of the layers where `excess_s` of every usual one is shared out over all layers of the model.
+
+        A sum over all ranks is no more than what all layers take: of a rank alone it may be.
+        """
+        numbers, job = self.layers, self.context.job
+        usual_part = (job.num_moe_layers or job.num_layers) / job.num_layers
+        each = [
+            usual_s * usual + other_s * (numbers - usual) - excess_s * (usual - usual_part * numbers)
+            for usual in (self.windows.together.fewest, self.windows.together.most)
+        ]
+        least: FloatArray = np.minimum.reduce(each)
+        return least
+
     def needs(self) -> dict[str, FloatArray]:
         """The tables of `PartitionProblem` for this rank and type, by layers."""
         m, v, cost = float(self.num_microbatches), self.vpp, self.cost
         ends, first = self.kind.least_ends[self.at], self.kind.least_ends[self.at[0], False]
+        layer, other = self.kind.layer, self.kind.other
         begin, end, any_chunk = self.chunks
         last_forward, last_both = cost.forward_s, self.inner.forward_s + self.inner.input_grad_s + ends.forward_s
         last_gradient = self.inner.input_grad_s + ends.input_grad_s
@@ -185,8 +204,13 @@ class RankCosts:
             "before_last": self.before_last_s,
             "own_both": both if v == 1 else self.chunk.both_s[any_chunk],
             "home": _home_s(self) + (m - 1.0) * self.slowest_s + update,
-            "forward": cost.forward_s,
+            "forward": self.evened_s(layer.forward_s, other.forward_s, self.excess_s[0]) + ends.forward_s,
             "both": both,
+            "even_both": self.evened_s(
+                layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s, self.excess_s[1]
+            )
+            + ends.forward_s
+            + ends.input_grad_s,
             "last_gradient": last_gradient,
         }
         return needs | _memory_needs(self, safe)

@@ -128,6 +128,7 @@ def _needs(
         "last_chunk": float(forward[-1]),
         "before_last": float(forward[:-1].sum()),
         "both": float(both.sum()),
+        "even_both": float(both.sum()),
         "own_both": float(both.sum()),
         "home": home + (m - 1) * float(np.maximum(forward, gradient).max()) + update,
         "weighted": float((np.arange(len(own)) * both).sum()),

@@ -17,12 +17,13 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import AlikeCosts, Ends, Kind
+from solver.bounds.kind_costs import AlikeCosts, Ends, Kind, usual_excess_s
 from solver.bounds.layer_windows import RankWindows, rank_windows
 from solver.bounds.least_hops import MessageDelays
 from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.stage_partition_kernel import (
     BOTH,
+    EVEN_BOTH,
     NEEDS,
     NUM_SUMS,
     PartitionProblem,
@@ -82,7 +83,7 @@ def _sums_within(
     known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
         found = least_sums(problem, states, known, behind, limit_s / SAFETY)
-        there_and_back_s = found[BOTH] + 2.0 * problem.turnaround_delay_s
+        there_and_back_s = max(found[BOTH], found[EVEN_BOTH]) + 2.0 * problem.turnaround_delay_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return None
         if (found <= known).all():
@@ -146,7 +147,8 @@ def partition_problem(configuration: Configuration, gpus: Sequence[Kind], delays
         kinds.setdefault(key, (at, windows))
         kind_r.append(list(kinds).index(key))
     shape = configuration.num_microbatches, vpp, family == "loop"
-    ranks = [[RankCosts(gpu, at, windows, *shape) for gpu in gpus] for at, windows in kinds.values()]
+    excess = usual_excess_s(gpus)
+    ranks = [[RankCosts(gpu, at, windows, *shape, excess) for gpu in gpus] for at, windows in kinds.values()]
     average = -(-context.job.num_layers // pp)
     problem = PartitionProblem(
         kind_r=np.array(kind_r),

@@ -37,14 +37,21 @@ NEEDS = (
     "gradient_before",
     "gradient_behind",
     "last_chunk",
+    "even_both",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK = range(1, NUM_SUMS)
-MOST_STEPS = 1_000_000  # of the search for partitions: a few hundred milliseconds
-BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND)  # of these, the sums over the ranks behind one count, too
-BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(len(BEHIND))
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH = range(1, NUM_SUMS)
+MOST_STEPS = 4_000_000  # of the search for partitions: less than a hundred milliseconds
+BEHIND = (
+    BEFORE_LAST,
+    BOTH,
+    WEIGHTED,
+    GRADIENT_BEHIND,
+    EVEN_BOTH,
+)  # of these, the sums over the ranks behind one count, too
+BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER, EVEN_BEHIND = range(len(BEHIND))
 
 
 class PartitionProblem(NamedTuple):
@@ -237,6 +244,8 @@ def _need_s(
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
     both_s = max(known[BOTH], before[BOTH] + needs[FIRST_SUM + BOTH, kind, gpu, n] + behind[BOTH_BEHIND])
+    even_s = before[EVEN_BOTH] + needs[FIRST_SUM + EVEN_BOTH, kind, gpu, n] + behind[EVEN_BEHIND]
+    both_s = max(both_s, known[EVEN_BOTH], even_s)
     need_s = max(need_s, both_s + 2.0 * problem.turnaround_delay_s + needs[HOME, kind, gpu, n])
     behind_s, update_s = behind[BOTH_BEHIND], problem.update_s
     weighted_s = before[WEIGHTED] + needs[FIRST_SUM + WEIGHTED, kind, gpu, n] + behind[WEIGHTED_BEHIND]

@@ -148,7 +148,7 @@ class SearchParams:
     unplanned: float = 4.0
     refined_per_step: int = 2
     refined_together: int = 32
-    refine_share: float = 0.4
+    refine_share: float = 0.6
     most_tied: int = 24
     num_improved: int = 12
     least_improve_s: float = 0.5

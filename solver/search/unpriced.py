@@ -46,6 +46,7 @@ class Unpriced:
         self.target_rules_out = bool(np.isinf(self._value).any())
         self.missed_s = float("inf")
         self.rows = np.arange(len(space))
+        self._unbounded: IntArray | None = None
         self.look(params.first_look)
 
     def __len__(self) -> int:
@@ -63,6 +64,7 @@ class Unpriced:
         """Screen so many more, or all that were not looked at."""
         if self._screening.is_complete:
             return
+        self._unbounded = None
         rows, found = self._screening.look(most, late=self._late)
         self.bound_s[rows] = np.maximum(self.bound_s[rows], found.bound_s)
         self._value[rows] = self._goal.least_values(self.bound_s[rows], self.size[rows])
@@ -96,12 +98,19 @@ class Unpriced:
     def shapes(self, cutoff: float, most: int) -> IntArray:
         """Of at most so many shapes that may be better and have no bound yet, the least first, one row; none where
         shapes are hardly fewer than configurations."""
+        if self._unbounded is None:
+            self._unbounded = self._without_bound(cutoff)
+        rows, self._unbounded = self._unbounded[:most], self._unbounded[most:]
+        return rows[self._value[rows] < cutoff]
+
+    def _without_bound(self, cutoff: float) -> IntArray:
+        """A row of every shape that `shapes` may ask for until more is screened, the least first."""
         waiting = self.rows[self._value[self.rows] < cutoff]
         waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
         rows = waiting[distinct_rows(self._shape_of[waiting])[0]]  # the last of each shape, so the first that waits
         if len(waiting) < self._params.least_alike * len(rows):
             return rows[:0]
-        return rows[least_places(self._value[rows], most)]
+        return rows[np.argsort(self._value[rows], kind="stable")]
 
     def raise_shapes(self, rows: IntArray, seconds: FloatArray) -> None:
         """Iteration times that all configurations of these rows' shapes cannot be below."""
@@ -112,7 +121,9 @@ class Unpriced:
         raised = self.rows[least_s[self._shape_of[self.rows]] > self.bound_s[self.rows]]
         self.bound_s[raised] = least_s[self._shape_of[raised]]
         self._value[raised] = self._goal.least_values(self.bound_s[raised], self.size[raised])
-        self._drop_missed()
+        if not np.isfinite(self._value[raised]).all():
+            self._drop_missed()
+        self.least_value = self._least(self._value)
 
     def drop(self, priced: BoolArray) -> None:
         """These configurations (a mask of the whole space) were priced before."""

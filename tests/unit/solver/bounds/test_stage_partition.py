@@ -11,12 +11,22 @@ import pytest
 
 import solver.bounds.stage_partition
 from models.plan import Configuration
+from solver.bounds.least_hops import MessageDelays
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
-from solver.bounds.stage_partition import least_time_s, partition_states, partitions_up_to, stage_partition_bound_s
+from solver.bounds.stage_partition import (
+    kinds_of,
+    least_time_s,
+    partition_problem,
+    partition_states,
+    partitions_up_to,
+    stage_partition_bound_s,
+)
 from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
+from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
+from solver.cost.columns import columns_of
 from solver.evaluation.candidate import configuration_of
 from tests.build_job import ARCHITECTURE, three_types
 
@@ -147,3 +157,36 @@ def test_types_that_count_as_one_bound_no_sharper(
     monkeypatch.setattr(solver.bounds.stage_partition, "MOST_CELLS", 1)
     together = [stage_partition_bound_s(context, [one], 3.0 * bound_s) for one, bound_s in some]
     assert all(0.0 < merged <= own * 1.01 for merged, own in zip(together, apart, strict=True))
+
+
+@pytest.mark.parametrize("vpp", [1, 2])
+def test_usual_layers_in_all_are_shared_out(vpp: int) -> None:
+    """Where every other layer has experts, stages of one layer may have none, but not all of them."""
+    moe = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 14336, "moe_layer_stride": 2}
+    allowed = {"tp": [2], "cp": [1], "pp": [4], "vpp": [vpp], "micro_batch_sequences": [1], "recompute": ["none"]}
+    context = three_types(ARCHITECTURE | {"moe": moe}, hosts=4, batch=64, allowed=allowed)
+    space = enumerate_space(context.request)
+    configuration = configuration_of(context, space, int(np.flatnonzero(space.layer_split == BY_GPU_TYPE)[0]))
+    gpus = kinds_of(context, [columns_of(configuration)])
+    found = partition_problem(configuration, gpus, MessageDelays.of(context, [configuration]))
+    even, plain = (found.needs[NEEDS.index(name)] for name in ("even_both", "both"))
+    pipelines, random, is_more = PartitionPipelines.of(context, [configuration], gpus), np.random.default_rng(1), []
+    for _ in range(200):
+        gpu_r = random.integers(len(gpus), size=4).tolist()
+        layers_r = (2 + random.multinomial(8, [0.25] * 4)).tolist()
+        for layers_s in pipelines.stages(gpu_r, layers_r):
+            ends = np.cumsum(layers_s)
+            usual_s = context.moe_before[ends] - context.moe_before[ends - layers_s]
+            taken_s = 0.0
+            for stage, rank in enumerate(configuration.rank_of_stages):
+                cost = gpus[gpu_r[rank]].least.of(
+                    layers_s[stage] - usual_s[stage],
+                    usual_s[stage],
+                    embedding=float(stage == 0),
+                    logits=float(stage == len(layers_s) - 1),
+                )
+                taken_s += float((cost.forward_s + cost.input_grad_s)[0])
+            at = (found.kind_r, gpu_r, layers_r)
+            assert even[at].sum() <= taken_s * (1.0 + 1e-9)
+            is_more.append(even[at].sum() > plain[at].sum() * 1.001)
+    assert np.mean(is_more) > 0.5
