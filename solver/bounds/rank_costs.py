@@ -34,7 +34,7 @@ from solver.cost.stage import StageCost
 class RankCosts:
     """A pipeline rank by its ends and the windows of its stages, on one GPU type, with 0, 1, 2 ... layers.
 
-    `excess_s` is what `evened_s` takes of usual layers' forwards, and of their forwards and input gradients.
+    `excess_s` is what `_evened_s` shares out of usual layers' forwards, and of their forwards and input gradients.
     """
 
     kind: Kind
@@ -159,20 +159,6 @@ class RankCosts:
         capacity: FloatArray = np.maximum.reduce(capacities)
         return capacity
 
-    def evened_s(self, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:
-        """Least of the layers where `excess_s` of every usual one is shared out over all layers of the model.
-
-        A sum over all ranks is no more than what all layers take: of a rank alone it may be.
-        """
-        numbers, job = self.layers, self.context.job
-        usual_part = (job.num_moe_layers or job.num_layers) / job.num_layers
-        each = [
-            usual_s * usual + other_s * (numbers - usual) - excess_s * (usual - usual_part * numbers)
-            for usual in (self.windows.together.fewest, self.windows.together.most)
-        ]
-        least: FloatArray = np.minimum.reduce(each)
-        return least
-
     def needs(self) -> dict[str, FloatArray]:
         """The tables of `PartitionProblem` for this rank and type, by layers."""
         m, v, cost = float(self.num_microbatches), self.vpp, self.cost
@@ -204,16 +190,31 @@ class RankCosts:
             "before_last": self.before_last_s,
             "own_both": both if v == 1 else self.chunk.both_s[any_chunk],
             "home": _home_s(self) + (m - 1.0) * self.slowest_s + update,
-            "forward": self.evened_s(layer.forward_s, other.forward_s, self.excess_s[0]) + ends.forward_s,
+            "forward": _evened_s(self, layer.forward_s, other.forward_s, self.excess_s[0]) + ends.forward_s,
             "both": both,
-            "even_both": self.evened_s(
-                layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s, self.excess_s[1]
+            "even_both": _evened_s(
+                self, layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s, self.excess_s[1]
             )
             + ends.forward_s
             + ends.input_grad_s,
             "last_gradient": last_gradient,
         }
         return needs | _memory_needs(self, safe)
+
+
+def _evened_s(rank: RankCosts, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:
+    """Least of a rank's layers where `excess_s` of every usual one is shared out over all layers of the model.
+
+    A sum over all ranks is no more than what all layers take: of a rank alone it may be.
+    """
+    numbers, job, together = rank.layers, rank.context.job, rank.windows.together
+    usual_part = (job.num_moe_layers or job.num_layers) / job.num_layers
+    each = [
+        usual_s * usual + other_s * (numbers - usual) - excess_s * (usual - usual_part * numbers)
+        for usual in (together.fewest, together.most)
+    ]
+    least: FloatArray = np.minimum.reduce(each)
+    return least
 
 
 def ends_worth(kind: Kind, at: Ends) -> int:

@@ -98,19 +98,14 @@ class Unpriced:
     def shapes(self, cutoff: float, most: int) -> IntArray:
         """Of at most so many shapes that may be better and have no bound yet, the least first, one row; none where
         shapes are hardly fewer than configurations."""
-        if self._unbounded is None:
-            self._unbounded = self._without_bound(cutoff)
+        if self._unbounded is None:  # put in order once, until more is screened
+            waiting = self.rows[self._value[self.rows] < cutoff]
+            waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
+            rows = waiting[distinct_rows(self._shape_of[waiting])[0]]  # the last of each shape, so the first that waits
+            are_few = len(waiting) < self._params.least_alike * len(rows)
+            self._unbounded = rows[:0] if are_few else rows[np.argsort(self._value[rows], kind="stable")]
         rows, self._unbounded = self._unbounded[:most], self._unbounded[most:]
         return rows[self._value[rows] < cutoff]
-
-    def _without_bound(self, cutoff: float) -> IntArray:
-        """A row of every shape that `shapes` may ask for until more is screened, the least first."""
-        waiting = self.rows[self._value[self.rows] < cutoff]
-        waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]
-        rows = waiting[distinct_rows(self._shape_of[waiting])[0]]  # the last of each shape, so the first that waits
-        if len(waiting) < self._params.least_alike * len(rows):
-            return rows[:0]
-        return rows[np.argsort(self._value[rows], kind="stable")]
 
     def raise_shapes(self, rows: IntArray, seconds: FloatArray) -> None:
         """Iteration times that all configurations of these rows' shapes cannot be below."""
