@@ -152,8 +152,8 @@ def _verdict(hop: HopDelay, sharing: Sharing | None) -> str:
             f"{verdict}: the route ends at {sharing.in_time_slots_s:.4g} s, all at once at {sharing.at_once_s:.4g} s."
         )
     if sharing is None:
-        return f" {hop.num_sharers} queues send at once, {message}; time slots would shorten none."
+        return f" {hop.num_senders} queues send at once, {message}; time slots would shorten none."
     return (
-        f" {hop.num_sharers} queues send at once, {message}: the route ends at {sharing.at_once_s:.4g} s,"
+        f" {hop.num_senders} queues send at once, {message}: the route ends at {sharing.at_once_s:.4g} s,"
         f" in time slots at {sharing.in_time_slots_s:.4g} s."
     )
