@@ -97,12 +97,14 @@ def _most_losses(losses: FloatArray, num_parallel: FloatArray) -> FloatArray:
 class SharedPlanes:
     """So many planes of so much each, on which every connection between groups is hashed to one: none balances load.
 
+    `planes_of_edge` are those of every edge, if they are as many, and `are_equal` says that none has less.
     Proof: docs/bounds.md, "Connections".
     """
 
     plane_bytes_per_s: float
     num_planes: int
     planes_of_edge: int | None
+    are_equal: bool = False
 
     def most_bytes_per_s(self, num_connections: IntArray) -> FloatArray:
         """What no more than so many connections carry together."""
@@ -120,39 +122,43 @@ class SharedPlanes:
         if self.planes_of_edge is None:
             return self.plane_bytes_per_s
         num_edges = self.num_planes // self.planes_of_edge
-        return self.plane_bytes_per_s / _load_of_some_hop(num_hops, num_gpus, num_edges, self.planes_of_edge)
+        load = _load_of_some_hop(num_hops, num_gpus, num_edges, self.planes_of_edge, are_equal=self.are_equal)
+        return self.plane_bytes_per_s / load
 
     def least_queue_bytes_per_s(self, num_hops: IntArray, num_gpus: IntArray) -> FloatArray:
         """What `queue_bytes_per_s` is not below, for many at once."""
         if self.planes_of_edge is None:
             return np.full(len(num_hops), self.plane_bytes_per_s)
-        ways = _ways_of_hops(num_hops, num_gpus, self.num_planes // self.planes_of_edge, self.planes_of_edge)
+        edges = self.num_planes // self.planes_of_edge, self.planes_of_edge
+        ways = _ways_of_hops(num_hops, num_gpus, *edges, are_equal=self.are_equal)
         loads = np.minimum.reduce([more * max_load_at_most(flows, np.array(planes)) for flows, planes, more in ways])
         slowest: FloatArray = self.plane_bytes_per_s / np.maximum(loads, 1.0)
         return slowest
 
 
 @lru_cache(maxsize=16384)
-def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int) -> float:
+def _load_of_some_hop(num_hops: int, num_gpus: int, num_edges: int, num_planes: int, *, are_equal: bool) -> float:
     """Some hop of so many has no less on the fullest plane of one of its ways, whatever edges each of them takes."""
-    ways = _ways_of_hops(num_hops, num_gpus, num_edges, num_planes)
+    ways = _ways_of_hops(num_hops, num_gpus, num_edges, num_planes, are_equal=are_equal)
     return max(min(float(more) * expected_max_load(flows, planes) for flows, planes, more in ways) / SERIES_ERROR, 1.0)
 
 
 def _ways_of_hops(
-    num_hops: Count, num_gpus: Count, num_edges: int, num_planes: int
-) -> list[tuple[Count, int, FloatArray]]:
+    num_hops: Count, num_gpus: Count, num_edges: int, num_planes: int, *, are_equal: bool
+) -> list[tuple[Count, int, FloatArray | float]]:
     """The flows and the planes of a message on so many of the edges, as evenly as all hops can take them: the whole
-    numbers of messages around the mean, and by how much more than the lower one that is.
+    numbers of messages around the mean, and by how much more than the lower one that is. Undivided messages on equal
+    edges meet the upper one at least.
     """
-    ways = []
+    ways = list[tuple[Count, int, FloatArray | float]]()
     for part in range(1, min(num_edges, MOST_PARTS) + 1):
         messages = 2 * part * num_hops
-        fewer, one = np.maximum(messages // num_edges, 1), np.array(1.0)
-        ways.append((num_gpus * -(-messages // num_edges), part * num_planes, one))
-        ways.append((num_gpus * fewer, part * num_planes, np.maximum(messages / (fewer * num_edges), 1.0)))
+        fewer = np.maximum(messages // num_edges, 1)
+        ways.append((num_gpus * -(-messages // num_edges), part * num_planes, 1.0))
+        if part > 1 or not are_equal:
+            ways.append((num_gpus * fewer, part * num_planes, np.maximum(messages / (fewer * num_edges), 1.0)))
     if num_edges > MOST_PARTS:
-        ways.append((2 * num_gpus * num_hops // num_edges, num_planes, np.array(1.0)))
+        ways.append((2 * num_gpus * num_hops // num_edges, num_planes, 1.0))
     return ways
 
 
@@ -218,8 +224,9 @@ def _shared_planes(context: Context, crossing: tuple[Edge, ...]) -> SharedPlanes
         return None
     widest = max(edge.capacity_bytes_per_s for edge in crossing)
     narrow = [edge for edge in context.topology.edges if edge.capacity_bytes_per_s <= widest]
-    most, planes = max(edge.capacity_bytes_per_s / edge.planes for edge in narrow), {edge.planes for edge in narrow}
-    return SharedPlanes(most, sum(edge.planes for edge in narrow), planes.pop() if len(planes) == 1 else None)
+    rates = {edge.capacity_bytes_per_s / edge.planes for edge in narrow}
+    planes, num_planes = {edge.planes for edge in narrow}, sum(edge.planes for edge in narrow)
+    return SharedPlanes(max(rates), num_planes, planes.pop() if len(planes) == 1 else None, are_equal=len(rates) == 1)
 
 
 def _methods(edge: Edge) -> tuple[LoadBalancing, ...]:

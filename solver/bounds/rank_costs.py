@@ -43,7 +43,7 @@ class RankCosts:
     num_microbatches: int
     vpp: int
     looped: bool
-    excess_s: tuple[float, float] = (0.0, 0.0)
+    excess_s: tuple[float, float]
 
     @property
     def context(self) -> Context:
@@ -207,14 +207,8 @@ def _evened_s(rank: RankCosts, usual_s: FloatArray, other_s: FloatArray, excess_
 
     A sum over all ranks is no more than what all layers take: of a rank alone it may be.
     """
-    numbers, job, together = rank.layers, rank.context.job, rank.windows.together
-    usual_part = (job.num_moe_layers or job.num_layers) / job.num_layers
-    each = [
-        usual_s * usual + other_s * (numbers - usual) - excess_s * (usual - usual_part * numbers)
-        for usual in (together.fewest, together.most)
-    ]
-    least: FloatArray = np.minimum.reduce(each)
-    return least
+    job, spread = rank.context.job, least_of_layers(rank.windows.together, usual_s - excess_s, other_s)
+    return spread + excess_s * (job.num_moe_layers or job.num_layers) / job.num_layers * rank.layers
 
 
 def ends_worth(kind: Kind, at: Ends) -> int:

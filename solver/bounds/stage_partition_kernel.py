@@ -44,13 +44,7 @@ TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM =
 NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH = range(1, NUM_SUMS)
 MOST_STEPS = 4_000_000  # of the search for partitions: less than a hundred milliseconds
-BEHIND = (
-    BEFORE_LAST,
-    BOTH,
-    WEIGHTED,
-    GRADIENT_BEHIND,
-    EVEN_BOTH,
-)  # of these, the sums over the ranks behind one count, too
+BEHIND = BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND, EVEN_BOTH  # of these the sums over the ranks behind one count
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER, EVEN_BEHIND = range(len(BEHIND))
 
 

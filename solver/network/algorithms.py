@@ -16,6 +16,8 @@ from models.cluster import Tier
 from models.transport import Algorithm, Collective, Dimension
 from solver.network import collectives as cost
 from solver.network.collectives import Amount, Level, largest
+from solver.network.connection import Wire
+from solver.network.topology import PathFacts
 
 NUM_SLICES = (1, 2, 4, 8, 16, 32)  # of a hierarchical collective, pipelined over inside and across
 POSTED_AHEAD = 32  # network requests in flight per connection in NCCL 2.30
@@ -47,6 +49,11 @@ class Communicator:
     def num_ranks(self) -> int:
         """Members of the communicator."""
         return self.num_places * self.inside.num_ranks if self.num_members is None else self.num_members
+
+    def wire(self, path: PathFacts) -> Wire:
+        """The path as a connection of it sees it."""
+        rate = path.capacity_bytes_per_s
+        return Wire(path, self.member_bytes_per_s, self.num_connections, rate, self.num_parallel)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class TimedOption:
 @lru_cache(maxsize=4096)
 def choose_transport(communicator: Communicator, path: PathFacts) -> TransportChoice:
     """The fastest combination on this path, whose narrowest edge its connections share; within 0.2 % the plainest."""
-    wire = wire_of(communicator, path)
+    wire = communicator.wire(path)
     best = fastest_option(communicator, wire)
     return TransportChoice(
         dimension=communicator.dimension,
@@ -69,12 +69,6 @@ def choose_transport(communicator: Communicator, path: PathFacts) -> TransportCh
         effective_bytes_per_s=best.rate_bytes_per_s,
         reason=_reason(communicator, wire, best),
     )
-
-
-def wire_of(communicator: Communicator, path: PathFacts) -> Wire:
-    """The path as a connection of the communicator sees it."""
-    member, sharing = communicator.member_bytes_per_s, communicator.num_connections
-    return Wire(path, member, sharing, path.capacity_bytes_per_s, communicator.num_parallel)
 
 
 def fastest_option(communicator: Communicator, wire: Wire) -> TimedOption:

@@ -32,13 +32,13 @@ def message_choice(
     *,
     message_bytes: float,
     sharers: int,
-    senders: int | None = None,
+    senders: int,
     path: PathFacts | None = None,
 ) -> TransportChoice:
     """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection.
 
     They travel `path`, by default that of least latency, whose narrowest edge so many `sharers` have; of so many
-    `senders` at once, by default as many, the slowest is waited for.
+    `senders` at once the slowest is waited for.
     """
     group = configuration.degrees.gpus_per_stage_group
     source, target = ends
@@ -54,7 +54,7 @@ def message_choice(
         message_bytes / group,
         max(sharers, 1) * group,
         member,
-        num_parallel=(sharers if senders is None else senders) * group,
+        num_parallel=senders * group,
     )
     return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
 
@@ -142,7 +142,7 @@ def _inside(
     ends = {pair for route in routes for pair in pairwise(context.pools[one] for one in route.pools)}
     if any(share_place(*pair) for pair in ends):
         yield message_choice(
-            context, configuration, (pool, pool), message_bytes=float(cost.boundary_bytes.max()), sharers=1
+            context, configuration, (pool, pool), message_bytes=float(cost.boundary_bytes.max()), sharers=1, senders=1
         )
 
 

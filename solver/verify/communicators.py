@@ -17,7 +17,7 @@ from solver.cost.fabric import Fabric, fabric_of, share_place
 from solver.network import fabrics
 from solver.network.algorithms import Communicator, StepCost, algorithm_s, algorithms
 from solver.network.collectives import Level, bus_factor
-from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
+from solver.network.connection import connection_rate_bytes_per_s, option_of, step_s
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.verify.reading import Reading
@@ -86,13 +86,7 @@ class Expected:
             factor = bus_factor(collective, ranks) if ranks > 1 else 0.0
             return seconds, factor * size / seconds if seconds > 0 else line_rate
         option = option_of(choice)
-        wire = Wire(
-            self.path,
-            communicator.member_bytes_per_s,
-            communicator.num_connections,
-            self.path.capacity_bytes_per_s,
-            communicator.num_parallel,
-        )
+        wire = communicator.wire(self.path)
         rate = connection_rate_bytes_per_s(option, wire)
         crossing = StepCost(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)
         return float(algorithm_s(choice.algorithm, communicator, crossing, choice.num_slices)), rate

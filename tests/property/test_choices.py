@@ -16,7 +16,7 @@ from models.cluster import Cluster, Link, Place, Pool
 from solver.network.algorithms import Communicator, algorithms
 from solver.network.choices import choose_transport, of_option
 from solver.network.collectives import Level
-from solver.network.connection import Wire, connection_rate_bytes_per_s
+from solver.network.connection import connection_rate_bytes_per_s
 from solver.network.options import path_options
 from solver.network.topology import build_topology
 
@@ -100,7 +100,7 @@ def test_choices_are_what_every_link_on_the_way_supports(cluster, communicator):
 def test_no_supported_option_is_faster_than_the_choice(cluster, communicator):
     path = build_topology(cluster).path_facts(cluster.places[0].id, cluster.places[-1].id)
     choice = choose_transport(communicator, path)
-    wire = Wire(path, communicator.member_bytes_per_s, communicator.num_connections, path.capacity_bytes_per_s)
+    wire = communicator.wire(path)
     rates = [(option, connection_rate_bytes_per_s(option, wire)) for option in path_options(path).options]
     fastest = min(one.time_s for option, rate in rates for one in of_option(communicator, wire, option, rate))
     assert fastest * (1 - 1e-12) <= choice.expected_s <= fastest * 1.002

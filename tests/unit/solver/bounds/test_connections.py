@@ -119,9 +119,9 @@ def slowest_bytes_per_s(queues: Sequence[Mapping[int, float]], capacities: Seque
 @pytest.mark.parametrize(("num_hops", "num_edges", "gpus"), [(1, 2, 3), (2, 2, 2), (2, 3, 2), (2, 4, 1), (3, 2, 4)])
 def test_some_hop_meets_as_many_connections_as_its_bound_says(num_hops: int, num_edges: int, gpus: int) -> None:
     """Every hop has a queue each way, on any of the edges; that with the fewest connections a second is looked for."""
-    bound = SharedPlanes(PLANE_BYTES_PER_S, PLANES * num_edges, PLANES)
-    some = [own for size in range(1, num_edges + 1) for own in itertools.combinations(range(num_edges), size)]
-    split = [dict.fromkeys(own, 1.0 / len(own)) for own in some]
+    bound = SharedPlanes(PLANE_BYTES_PER_S, PLANES * num_edges, PLANES, are_equal=True)
+    some = [own for own in itertools.product(range(4 if num_edges < 4 else 2), repeat=num_edges) if any(own)]
+    split = [{edge: one / sum(own) for edge, one in enumerate(own) if one} for own in some]
     capacities = [PLANES * PLANE_BYTES_PER_S] * num_edges
     fastest = max(
         slowest_bytes_per_s(queues, capacities, gpus)
@@ -129,7 +129,7 @@ def test_some_hop_meets_as_many_connections_as_its_bound_says(num_hops: int, num
     )
     found = bound.queue_bytes_per_s(num_hops, gpus)
     assert fastest <= found * (1 + 1e-9)
-    assert found < 1.15 * fastest
+    assert found < 1.1 * fastest
     assert bound.least_queue_bytes_per_s(np.array([num_hops]), np.array([gpus]))[0] <= found * (1 + 1e-9)
 
 
@@ -142,8 +142,8 @@ def test_no_parts_of_messages_serve_every_hop_faster(
     queues = []
     for weights in data.draw(st.lists(shares, min_size=2 * num_hops, max_size=2 * num_hops)):
         queues.append({edge: one / sum(weights) for edge, one in enumerate(weights) if one})
-    part = st.floats(0.3, 1.0)
-    capacities = [PLANES * PLANE_BYTES_PER_S * data.draw(part) for _ in range(num_edges)]
-    bound = SharedPlanes(PLANE_BYTES_PER_S, PLANES * num_edges, PLANES)
+    are_equal, part = data.draw(st.booleans()), st.floats(0.3, 1.0)
+    capacities = [PLANES * PLANE_BYTES_PER_S * (1.0 if are_equal else data.draw(part)) for _ in range(num_edges)]
+    bound = SharedPlanes(PLANE_BYTES_PER_S, PLANES * num_edges, PLANES, are_equal=are_equal)
     found = bound.queue_bytes_per_s(num_hops, gpus)
     assert slowest_bytes_per_s(queues, capacities, gpus) <= found * (1 + 1e-9)
