@@ -6,7 +6,7 @@ Several types may count as one. What a rank makes of them is in `rank_costs.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -167,6 +167,7 @@ class ChunkCosts:
 
     kind: Kind
     windows: Windows
+    known_exchanges: dict[Ends, FloatArray] = field(default_factory=dict)
 
     @cached_property
     def forward_s(self) -> FloatArray:
@@ -204,15 +205,20 @@ class ChunkCosts:
         """Least sum over so many consecutive layers."""
         return least_of_layers(self.windows, usual, other)
 
-    @cached_property
-    def exchange_s(self) -> FloatArray:
-        """Least exchange inside a place of a stage with 0, 1, 2 ... layers."""
+    def exchange_s(self, ends: Ends) -> FloatArray:
+        """Least exchange inside a place of a stage with 0, 1, 2 ... layers and these ends."""
+        if ends not in self.known_exchanges:
+            self.known_exchanges[ends] = self._exchange_s(ends)
+        return self.known_exchanges[ends]
+
+    def _exchange_s(self, ends: Ends) -> FloatArray:
         context, found = self.kind.context, []
         for one in self.kind.costs:
             usual, fabric = usual_layer(one.price.parts, context), one.price.gpu_class.fabric
             other = other_layer(one.price.parts, context)
-            dense = self._least_of_chunk(usual.parameters, other.parameters)
-            experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters)
+            more = _ends(one.price, ends)
+            dense = self._least_of_chunk(usual.parameters, other.parameters) + more.parameters
+            experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters) + more.expert_parameters
             found.append(
                 least_exchange_s(
                     context, one.columns, fabric, dense=dense, experts=experts, num_places=places_with(self.kind)

@@ -13,13 +13,14 @@ import numpy as np
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.layer_exchanges import RankExchanges
-from solver.bounds.least_hops import least_hops_s
+from solver.bounds.least_hops import between_types_s, least_hops_s
 from solver.bounds.lightest import both
 from solver.bounds.type_ranks import RankTime, Types
 from solver.configurations.enumerate import V_FAMILY, Space
 from solver.configurations.pricing import least_of
 from solver.cost.stage import StageCost
 
+LeastPass = Callable[[FloatArray, FloatArray], FloatArray]
 WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 
 
@@ -114,34 +115,57 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     A rank has at least one layer for each of its stages, and no more than `limits` allow; a type has no more ranks than
     it can hold with all their replicas.
     """
-    pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
-    forward = _least_pass(types, space, lambda cost: cost.forward_s)
-    there_and_back, messages_s = _least_pass(types, space, both), _messages_s(types, space)
-    follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
-    behind_s = (space.columns.num_microbatches - 1.0) * follows_s + 2.0 * messages_s + limits.home_s
-
-    def holds(limit_s: FloatArray) -> BoolArray:
-        work, every = limits.most(limit_s)
-        every = np.minimum(every, limits.most_late(limit_s - messages_s - forward(every, types.held)))
-        usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= fewest)
-        held = np.where(usable, types.held, 0.0)
-        without_ends = best_ranks(work, held, pp) - limits.taken_by_ends(limit_s, held)
-        enough: BoolArray = (held.sum(axis=0) >= pp) & (without_ends >= types.num_usual)
-        enough &= best_ranks(every, held, pp) >= types.num_usual
-        return enough & (there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
-
+    ways = WholeLayers.of(types, space, limits)
     low, high = least_s, (1.0 + WIDEST) * least_s
-    found = holds(low)
+    found = ways.are_possible(low)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        enough = holds(middle)
+        enough = ways.are_possible(middle)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.where(found, least_s, low)
 
 
-def _least_pass(
-    types: Types, space: Space, seconds: Callable[[StageCost], FloatArray]
-) -> Callable[[FloatArray, FloatArray], FloatArray]:
+@dataclass(frozen=True)
+class WholeLayers:
+    """Whether ranks have time and memory for all layers, by what passes of a micro-batch take at least.
+
+    `follows_s` follows on the last stage, or on the largest one, for each of the other micro-batches.
+    """
+
+    types: Types
+    space: Space
+    limits: LayerLimits
+    forward: LeastPass
+    there_and_back: LeastPass
+    messages_s: FloatArray
+    follows_s: FloatArray
+
+    @classmethod
+    def of(cls, types: Types, space: Space, limits: LayerLimits) -> WholeLayers:
+        """Of all rows."""
+        forward, there_and_back = (
+            _least_pass(types, space, lambda cost: cost.forward_s),
+            _least_pass(types, space, both),
+        )
+        follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
+        return cls(types, space, limits, forward, there_and_back, _messages_s(types, space), follows_s)
+
+    def are_possible(self, limit_s: FloatArray, messages_s: FloatArray | float = 0.0) -> BoolArray:
+        """Within a time (s), where messages of a micro-batch on its way forward take so long, or their least."""
+        types, limits, columns = self.types, self.limits, self.space.columns
+        messages_s = np.maximum(self.messages_s, messages_s)
+        work, every = limits.most(limit_s)
+        every = np.minimum(every, limits.most_late(limit_s - messages_s - self.forward(every, types.held)))
+        usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= types.least_usual(columns.vpp))
+        held = np.where(usable, types.held, 0.0)
+        without_ends = best_ranks(work, held, columns.pp) - limits.taken_by_ends(limit_s, held)
+        enough: BoolArray = (held.sum(axis=0) >= columns.pp) & (without_ends >= types.num_usual)
+        enough &= best_ranks(every, held, columns.pp) >= types.num_usual
+        behind_s = (columns.num_microbatches - 1.0) * self.follows_s + 2.0 * messages_s + limits.home_s
+        return enough & (self.there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
+
+
+def _least_pass(types: Types, space: Space, seconds: Callable[[StageCost], FloatArray]) -> LeastPass:
     """Least seconds of a micro-batch over all stages, from the most usual layers of a rank and the ranks, by type.
 
     The quickest types have as many layers as they may; ranks that do not fit on them have their fewest elsewhere.
@@ -165,10 +189,16 @@ def _least_pass(
 
 
 def _messages_s(types: Types, space: Space) -> FloatArray:
-    """Least messages of a micro-batch on its way forward: from each stage to the next, of a V not where it folds."""
-    columns = space.columns
-    num_messages = np.where(space.family == V_FAMILY, (columns.pp - 1) * columns.vpp, columns.pp * columns.vpp - 1)
-    messages_s: FloatArray = np.where(columns.pp > 1, num_messages, 0) * least_hops_s(types.context, columns)
+    """Least messages of a micro-batch on its way forward: from each stage to the next, of a V not where it folds.
+
+    Some go between types, as often as the pipeline passes from the ranks of one to those of another.
+    """
+    columns, is_v, v = space.columns, space.family == V_FAMILY, space.columns.vpp
+    num_messages = np.where(is_v, (columns.pp - 1) * v, columns.pp * v - 1)
+    num_between = np.where(is_v, v, 2 * v - 1)  # between two groups of ranks
+    hop_s = least_hops_s(types.context, columns)
+    further_s = np.maximum(between_types_s(types.context, columns) - hop_s, 0.0)
+    messages_s: FloatArray = np.where(columns.pp > 1, num_messages * hop_s + num_between * further_s, 0.0)
     return messages_s
 
 

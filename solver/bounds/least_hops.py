@@ -44,8 +44,10 @@ class MessageDelays:
         one = configurations[0]
         if one.degrees.pp == 1:
             return cls()
-        hop_s = least_hop_s(context, configurations)
-        return cls.along(one, hop_s, between_types_s(context, configurations))
+        hop_s, crossing_s = least_hop_s(context, configurations), 0.0
+        if one.layer_split == "by_gpu_type":
+            crossing_s = float(between_types_s(context, columns_of_all(configurations)).min())
+        return cls.along(one, hop_s, crossing_s)
 
     @classmethod
     def along(cls, configuration: Configuration, hop_s: float, crossing_s: float, num_groups: int = 2) -> MessageDelays:
@@ -97,27 +99,31 @@ def least_hops_s(context: Context, columns: Columns) -> FloatArray:
     return least
 
 
-def between_types_s(context: Context, configurations: Sequence[Configuration]) -> float:
-    """Least time of each message of a replica between ranks on different GPU types; 0 where none needs two.
+def between_types_s(context: Context, columns: Columns) -> FloatArray:
+    """Least time of each message of a replica between ranks on different GPU types, with layers by GPU type; of every
+    row, 0 where none needs two types.
 
-    Every rank of a pipeline with
-    layers by GPU type is on one type with all its replicas. Where no type holds all of the ranks, each replica has
-    ranks on two types, and its messages go between places of different types.
+    Every rank of such a pipeline is on one type with all its replicas. Where no type holds all of the ranks, each
+    replica has ranks on two types, and its messages go between places of different types.
     """
-    columns, one = columns_of_all(configurations), configurations[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
-    if one.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= one.degrees.pp:
-        return 0.0
-    found = [_apart_s(context, {name}, set(held) - {name}) for name in held]
-    latencies = [one for one in found if one is not None]
-    if len(latencies) < len(found):
-        return 0.0
-    latency_s = min(latencies, default=0.0)
+    needs_two = np.maximum.reduce([*held.values()]) < columns.pp
+    latency_s = _least_apart_s(context) if needs_two.any() else None
+    if latency_s is None:
+        return np.zeros(len(columns))
     cut = _between_places(context)
     if cut is None:
-        return latency_s
+        return np.where(needs_two, latency_s, 0.0)
     messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
-    return float(messages.each_s(columns.dp).min()) + max(latency_s - cut.nearest_s, 0.0)
+    return np.where(needs_two, messages.each_s(columns.dp) + max(latency_s - cut.nearest_s, 0.0), 0.0)
+
+
+def _least_apart_s(context: Context) -> float | None:
+    """Least latency between places of one GPU type and those of the others; None where a place has several types."""
+    names = {pool.gpu.name for pool in context.pools}
+    found = [_apart_s(context, {name}, names - {name}) for name in names]
+    latencies = [one for one in found if one is not None]
+    return min(latencies, default=None) if len(latencies) == len(found) else None
 
 
 class TypeHop(NamedTuple):

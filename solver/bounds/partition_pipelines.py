@@ -17,7 +17,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.least_hops import MessageDelays
+from solver.bounds.every_partition_kernel import Partitions
 from solver.bounds.stage_partition import (
     kinds_of,
     least_time_s,
@@ -25,7 +25,7 @@ from solver.bounds.stage_partition import (
     partition_states,
     partitions_up_to,
 )
-from solver.bounds.stage_partition_kernel import PartitionProblem, Partitions
+from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.context import Context
@@ -35,7 +35,7 @@ STEP = 0.01  # of the time that matters: how far the next partitions may be beyo
 LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
-MOST_PARTITIONS = 4_096  # within a time
+MOST_PARTITIONS = 16_384  # within a time
 MOST_PIPELINES = 1_024  # of one configuration: a pipeline takes a twentieth to a fifth of a millisecond
 MOST_OF_SEVERAL = 128  # of configurations that are alike: most of those whose bound remains low have their own later
 MOST_TOGETHER = 32  # partitions bounded at once: those behind the first that keeps within the time may be too many
@@ -69,13 +69,13 @@ def _searched(
 ) -> tuple[float, Sequence[TypedLayers]]:
     """The bound, and what `best_partitions` says."""
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
-    delays = MessageDelays.of(context, configurations)
-    problem = partition_problem(configurations[0], gpus, delays)
+    pipelines = PartitionPipelines.of(context, configurations, gpus)
+    problem = partition_problem(configurations, gpus, pipelines.hops)
     limit_s = least_time_s(problem, high_s)
     if limit_s >= high_s:
         return high_s, ()
     most = MOST_PIPELINES if len(configurations) == 1 else MOST_OF_SEVERAL
-    bounds = _PipelineBounds(PartitionPipelines.of(context, configurations, gpus), high_s, clock, most)
+    bounds = _PipelineBounds(pipelines, high_s, clock, most)
     bound_s = _least_of_all(problem, bounds, limit_s)
     return bound_s, bounds.best()
 

@@ -131,7 +131,8 @@ class RankCosts:
     @cached_property
     def exposed_s(self) -> FloatArray:
         """Least exchange of a stage beyond what overlaps."""
-        return _exposed_s(self, self.chunk, self.chunks[2])
+        fewest = self.layers if self.vpp == 1 else self.chunks[2]
+        return _exposed_s(self, self.chunk.exchange_s((False, False)), fewest, self.at)
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -189,7 +190,10 @@ class RankCosts:
             "last_chunk": last_forward,
             "before_last": self.before_last_s,
             "own_both": both if v == 1 else self.chunk.both_s[any_chunk],
-            "home": _home_s(self) + (m - 1.0) * self.slowest_s + update,
+            "home": (m - 1.0) * self.slowest_s + update,
+            "forwards": m * cost.forward_s + update,
+            "first_end": _first_end_s(self),
+            "input_gradient": cost.input_grad_s,
             "forward": _evened_s(self, layer.forward_s, other.forward_s, self.excess_s[0]) + ends.forward_s,
             "both": both,
             "even_both": _evened_s(
@@ -238,33 +242,39 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     ]
     exchange = np.minimum.reduce(exchanges)
     before = rank.num_microbatches * (rank.cost.forward_s + chunk.backward_s[rank.chunks[2]])
-    overlap = _overlap_s(rank, rank.largest_chunk)
+    overlap = _overlap_s(rank, rank.largest_chunk, rank.at)
     found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
     return found
 
 
-def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray) -> FloatArray:
-    """The most that the exchange of a stage with so many layers and the rank's ends has of a head start."""
-    ends_s = max(float(cost.total_s.max()) for cost in rank.kind.ends[rank.at])
+def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray, ends: Ends) -> FloatArray:
+    """The most that the exchange of a stage with so many layers and these ends has of a head start."""
+    ends_s = max(float(cost.total_s.max()) for cost in rank.kind.ends[ends])
     share = rank.context.stack.data_parallel_overlap.value
     return np.asarray(share * (num_layers * rank.kind.dearest_s + ends_s), dtype=np.float64)
 
 
-def _exposed_s(rank: RankCosts, chunk: ChunkCosts, fewest: IntArray) -> FloatArray:
-    """Least exchange of one of its stages with so many layers or more, beyond what overlaps."""
-    exposed = np.maximum(chunk.exchange_s - _overlap_s(rank, rank.layers), 0.0)
-    least = np.minimum.accumulate(exposed[::-1])[::-1]
-    exposed_s: FloatArray = least[np.maximum(fewest, min(1, len(least) - 1))]
+def _exposed_s(rank: RankCosts, exchange_s: FloatArray, fewest: IntArray, ends: Ends) -> FloatArray:
+    """Least exchange of one of its stages with so many layers or more, up to its largest, beyond what overlaps.
+
+    `exchange_s` is that of a stage by its layers; it has these ends at most.
+    """
+    exposed = np.maximum(exchange_s - _overlap_s(rank, rank.layers, ends), 0.0)
+    fewest = np.maximum(fewest, min(1, len(exposed) - 1))
+    most = np.maximum(fewest, rank.layers if rank.vpp == 1 else rank.largest_chunk.astype(np.int64))
+    sizes = (np.minimum(fewest + more, most) for more in range(int((most - fewest).max()) + 1))
+    exposed_s: FloatArray = np.minimum.reduce([exposed[np.minimum(size, len(exposed) - 1)] for size in sizes])
     return exposed_s
 
 
-def _home_s(rank: RankCosts) -> FloatArray:
-    """The first stage's weight gradient and exchange."""
+def _first_end_s(rank: RankCosts) -> FloatArray:
+    """The first stage's weight gradient and exchange, which follow the last of all input gradients."""
     if not rank.at[0]:
         return np.zeros(len(rank.layers))
     first = rank.kind.chunk(rank.windows.first)
     chunk_s = rank.inner.weight_grad_s if rank.vpp == 1 else first.weight_grad_s[rank.chunks[0]]
-    exposed_s = _exposed_s(rank, first, rank.chunks[0] if rank.vpp > 1 else rank.layers)
+    ends = True, rank.at[1] and rank.vpp == 1
+    exposed_s = _exposed_s(rank, first.exchange_s(ends), rank.chunks[0] if rank.vpp > 1 else rank.layers, ends)
     return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + exposed_s
 
 

@@ -35,17 +35,23 @@ from solver.pipeline.problem import shape_of
 
 
 def refined_bound_s(
-    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock = time.monotonic
+    context: Context,
+    configurations: Sequence[Configuration],
+    high_s: float,
+    clock: Clock = time.monotonic,
+    *,
+    quick: bool = False,
 ) -> float:
     """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
 
     They have the same pipeline and differ in expert parallelism and sharding alone, so one relaxation with every cost
     at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts,
-    and its pipeline where the experts are the same. `clock` is charged for these pipelines.
+    and its pipeline where the experts are the same, unless it has to be `quick`. `clock` is charged for these
+    pipelines.
     """
     configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
-        if len({one.degrees.ep for one in configurations}) > 1:
+        if quick or len({one.degrees.ep for one in configurations}) > 1:
             return stage_partition_bound_s(context, configurations, high_s)
         return partition_pipelines_bound_s(context, configurations, high_s, clock)
     priced = _Priced.of(context, configurations)

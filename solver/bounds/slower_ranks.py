@@ -13,7 +13,7 @@ from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_hops import MessageDelays
-from solver.bounds.stage_partition import least_time_s, needs_of, with_delays
+from solver.bounds.stage_partition import TOGETHER, least_time_s, needs_of, with_delays
 from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
@@ -90,6 +90,7 @@ def _problem(
         back=float(np.min(quotients)),
         update_s=float(np.minimum.reduce(update).max()),
         needs=needs_of(needs, folded=configuration.family == "v")[..., None],
+        apart_cc=TOGETHER,
     )
 
 
@@ -111,7 +112,7 @@ def _needs(
     last = float(forward[-1] + gradient.sum())
     total = m * float((both + weights).sum())
     exchanged = max(m * float((both + weights)[exposed_s[own] >= one].sum()) + float(one) for one in exposed_s[own])
-    home = float(weights[0] + exposed_s[0]) if rank == 0 else 0.0
+    first_end = float(weights[0] + exposed_s[0]) if rank == 0 else 0.0
     early = min(m * float(forward.sum()), max(capacity, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
     late = min(m * float(weights.sum()), max(capacity, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
     needs = {
@@ -130,7 +131,10 @@ def _needs(
         "both": float(both.sum()),
         "even_both": float(both.sum()),
         "own_both": float(both.sum()),
-        "home": home + (m - 1) * float(np.maximum(forward, gradient).max()) + update,
+        "home": (m - 1) * float(np.maximum(forward, gradient).max()) + update,
+        "forwards": m * float(forward.sum()) + update,
+        "first_end": first_end,
+        "input_gradient": float(gradient.sum()),
         "weighted": float((np.arange(len(own)) * both).sum()),
         "trips": 1.0,
         "trip_cycles": 0.0,

@@ -17,9 +17,10 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.every_partition_kernel import Partitions, joined, partitions_within
 from solver.bounds.kind_costs import AlikeCosts, Ends, Kind, usual_excess_s
 from solver.bounds.layer_windows import RankWindows, rank_windows
-from solver.bounds.least_hops import MessageDelays
+from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.stage_partition_kernel import (
     BOTH,
@@ -27,10 +28,9 @@ from solver.bounds.stage_partition_kernel import (
     NEEDS,
     NUM_SUMS,
     PartitionProblem,
-    Partitions,
     PartitionStates,
+    all_ways_s,
     least_sums,
-    partitions_within,
     sums_behind,
 )
 from solver.configurations.enumerate import ranks_by_type
@@ -41,6 +41,7 @@ MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are 
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
 NUM_PASSES = 3  # over the sums of other ranks, each knowing those before it; set by hand
 SAFETY = 1 - ROUNDING  # float sums may not lift a bound
+TOGETHER = np.zeros((1, 1))  # messages take the same between all types
 
 
 def stage_partition_bound_s(context: Context, configurations: Sequence[Configuration], high_s: float) -> float:
@@ -49,7 +50,7 @@ def stage_partition_bound_s(context: Context, configurations: Sequence[Configura
     0 where none is. Every price is the least of these configurations.
     """
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
-    problem = partition_problem(configurations[0], gpus, MessageDelays.of(context, configurations))
+    problem = partition_problem(configurations, gpus, TypeHops.of(context, configurations))
     return least_time_s(problem, high_s)
 
 
@@ -70,7 +71,14 @@ def least_time_s(problem: PartitionProblem, high_s: float) -> float:
 
 def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> bool:
     """Whether some partition may keep within the limit."""
-    return _sums_within(problem, states, limit_s) is not None
+    return any(_sums_within(one, states, limit_s) is not None for one in _by_last_type(problem))
+
+
+def _by_last_type(problem: PartitionProblem) -> Sequence[PartitionProblem]:
+    """The same for each type of the last rank, where its messages to the first rank depend on it."""
+    if not problem.looped or len(problem.apart_cc) == 1:
+        return (problem,)
+    return [problem._replace(last_type=gpu) for gpu in range(len(problem.held_c))]
 
 
 def _sums_within(
@@ -83,7 +91,8 @@ def _sums_within(
     known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
         found = least_sums(problem, states, known, behind, limit_s / SAFETY)
-        there_and_back_s = max(found[BOTH], found[EVEN_BOTH]) + 2.0 * problem.turnaround_delay_s
+        there_s = problem.turnaround_delay_s + all_ways_s(problem, found)
+        there_and_back_s = max(found[BOTH], found[EVEN_BOTH]) + 2.0 * there_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return None
         if (found <= known).all():
@@ -96,12 +105,19 @@ def partitions_up_to(
     problem: PartitionProblem, states: PartitionStates, limit_s: float, most: int
 ) -> Partitions | None:
     """All partitions that may keep within the limit, those with the least bound first; None for `most` or more."""
-    sums = _sums_within(problem, states, limit_s)
-    if sums is None:
-        none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)
-        return Partitions(none, none, np.zeros(0))
-    found = partitions_within(problem, states, sums, limit_s / SAFETY, most)
-    return None if found is None else found.at(np.argsort(found.need_s, kind="stable"))
+    parts = list[Partitions]()
+    for one in _by_last_type(problem):
+        sums = _sums_within(one, states, limit_s)
+        if sums is None:
+            continue
+        found = partitions_within(one, states, sums, limit_s / SAFETY, most)
+        if found is None:
+            return None
+        parts.append(found)
+        most -= len(found.need_s)
+    none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)
+    whole = joined(parts) if parts else Partitions(none, none, np.zeros(0))
+    return whole.at(np.argsort(whole.need_s, kind="stable"))
 
 
 def partition_states(problem: PartitionProblem) -> PartitionStates:
@@ -124,7 +140,7 @@ def kinds_of(context: Context, alike: Sequence[Columns]) -> list[Kind]:
         costs = tuple(AlikeCosts.of(context, gpu_class, alike) for gpu_class in classes)
         found.append(Kind(costs, min(int(count[0]), int(columns.pp[0]))))
     found = sorted((one for one in found if one.held), key=lambda one: one.layer_both_s)
-    while len(found) > 1 and np.prod([one.held + 1.0 for one in found]) * context.job.num_layers > MOST_CELLS:
+    while len(found) > 1 and _num_cells(found) > MOST_CELLS:
         ratios = [slow.layer_both_s / fast.layer_both_s for fast, slow in itertools.pairwise(found)]
         place = int(np.argmin(ratios))
         both = found[place : place + 2]
@@ -133,9 +149,20 @@ def kinds_of(context: Context, alike: Sequence[Columns]) -> list[Kind]:
     return found
 
 
-def partition_problem(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> PartitionProblem:
-    """What every kind of rank takes on every type: kinds differ in ends and in layers that their stages may have."""
-    context, family = gpus[0].context, configuration.family
+def _num_cells(gpus: Sequence[Kind]) -> float:
+    """Of the tables of the search."""
+    return float(np.prod([one.held + 1.0 for one in gpus])) * gpus[0].context.job.num_layers
+
+
+def partition_problem(
+    configurations: Sequence[Configuration], gpus: Sequence[Kind], hops: TypeHops
+) -> PartitionProblem:
+    """What every kind of rank takes on every type, at its least over configurations that have the same pipeline.
+
+    Kinds differ in ends and in layers that their stages may have.
+    """
+    configuration, context = configurations[0], gpus[0].context
+    family, apart_cc = configuration.family, _apart(gpus, hops)
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, family == "v"
     kinds, kind_r = dict[object, tuple[Ends, RankWindows]](), []
     for rank in range(pp):
@@ -161,8 +188,20 @@ def partition_problem(configuration: Configuration, gpus: Sequence[Kind], delays
         embedding_s=max(float(gpu.least.parts[2].forward_s[0]) for gpu in gpus),
         update_s=min(float(one.update_s[average:].min()) for row in ranks for one in row),
         needs=needs_of([[one.needs() for one in row] for row in ranks], folded=folded),
+        apart_cc=apart_cc,
     )
-    return with_delays(problem, delays)
+    if apart_cc.any():
+        return with_delays(problem, MessageDelays.along(configuration, hops.hop_s, hops.hop_s))
+    return with_delays(problem, MessageDelays.of(context, configurations))
+
+
+def _apart(gpus: Sequence[Kind], hops: TypeHops) -> FloatArray:
+    """How much longer than others a message between two types takes at least; one 0 where that is not to be known."""
+    if any(len(one.names) > 1 for one in gpus) or len(gpus) * _num_cells(gpus) > MOST_CELLS:
+        return TOGETHER
+    found = np.array([[hops.between(one.names, other.names).least_s for other in gpus] for one in gpus])
+    found = np.where(np.eye(len(gpus), dtype=np.bool_), 0.0, found - hops.hop_s)
+    return found if found.any() else TOGETHER
 
 
 def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, folded: bool) -> FloatArray:

@@ -29,6 +29,7 @@ NEEDS = (
     "held_per_s",
     "own_both",
     "home",
+    "forwards",
     "first_chunk",
     "before_last",
     "forward",
@@ -38,14 +39,20 @@ NEEDS = (
     "gradient_behind",
     "last_chunk",
     "even_both",
+    "first_end",
+    "input_gradient",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
-NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH = range(1, NUM_SUMS)
-MOST_STEPS = 4_000_000  # of the search for partitions: less than a hundred milliseconds
-BEHIND = BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND, EVEN_BOTH  # of these the sums over the ranks behind one count
-BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER, EVEN_BEHIND = range(len(BEHIND))
+TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS, FIRST_SUM = range(7, 16)
+NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need; then come those over messages between types
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
+LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT = range(7, NUM_NEEDED)
+WAY, CYCLE = NUM_NEEDED, NUM_NEEDED + 1  # from the first rank to a rank; and from the last rank to the first as well
+NUM_SUMS = NUM_NEEDED + 2
+BEHIND = BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH, GRADIENT  # summed over ranks behind, too
+BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(4)
+LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND = range(4, len(BEHIND))
+WAY_BEHIND = len(BEHIND)
 
 
 class PartitionProblem(NamedTuple):
@@ -53,6 +60,8 @@ class PartitionProblem(NamedTuple):
 
     Rank r is of kind `kind_r[r]` and has `least_r[r]` layers or more.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up over the ranks.
+    `apart_cc` is how much longer than `hop_s` a message from a rank on one type to one on another takes at least, a
+    single 0 where types do not matter; `last_type` is the type of the last rank, -1 for any.
     """
 
     kind_r: Ints
@@ -63,6 +72,8 @@ class PartitionProblem(NamedTuple):
     looped: bool
     back: float
     needs: Floats
+    apart_cc: Floats
+    last_type: int = -1
     embedding_s: float = 0.0
     update_s: float = 0.0
     hop_s: float = 0.0
@@ -86,79 +97,89 @@ def least_sums(
 
     `behind` is what `sums_behind` finds for this limit.
     """
-    sums = np.full((int(states.state.max()) + 1, problem.num_layers + 1, NUM_SUMS), np.inf)
-    sums[0, 0] = 0.0
-    _search(problem, states, _most_layers(problem, limit_s), known, behind, limit_s, sums)
+    sums = _table(problem, states, NUM_SUMS)
+    sums[0, 0, 0] = 0.0
+    _search(problem, states, most_layers(problem, limit_s), known, behind, limit_s, sums)
     whole = states.used.sum(axis=1) == len(problem.kind_r)
-    least: Floats = sums[states.state[whole], problem.num_layers].min(axis=0, initial=np.inf)
+    least: Floats = sums[states.state[whole], :, problem.num_layers].min(axis=(0, 1), initial=np.inf)
     return least
 
 
 def sums_behind(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> Floats:
-    """By state and layers before it, least sums of `BEHIND` over the ranks that follow, each with work for the limit.
+    """By state, type of the last rank before it and layers before it, least sums of `BEHIND` over the ranks that
+    follow, each with work for the limit, and of the messages into them.
 
     Infinite where these cannot hold the other layers.
     """
-    behind = np.full((int(states.state.max()) + 1, problem.num_layers + 1, len(BEHIND)), np.inf)
-    _search_behind(problem, states, _most_layers(problem, limit_s), behind)
+    behind = _table(problem, states, len(BEHIND) + 1)
+    _search_behind(problem, states, most_layers(problem, limit_s), behind)
     return behind
 
 
-def _most_layers(problem: PartitionProblem, limit_s: float) -> Ints:
+def _table(problem: PartitionProblem, states: PartitionStates, num_sums: int) -> Floats:
+    """Sums by state, type of the last rank and layers: infinite, nothing is known."""
+    return np.full((int(states.state.max()) + 1, len(problem.apart_cc), problem.num_layers + 1, num_sums), np.inf)
+
+
+def most_layers(problem: PartitionProblem, limit_s: float) -> Ints:
     """Most layers of one rank in a time, by kind of rank and type."""
     sizes = np.arange(problem.needs.shape[-1])
     most: Ints = np.where(problem.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
     return most
 
 
-class Partitions(NamedTuple):
-    """Partitions, a row each: GPU type and layers of every rank, and the largest part of the bound of any (seconds)."""
-
-    gpu: Ints
-    layers: Ints
-    need_s: Floats
-
-    def at(self, rows: Ints | slice) -> Partitions:
-        """Some of them."""
-        return Partitions(self.gpu[rows], self.layers[rows], self.need_s[rows])
+def all_ways_s(problem: PartitionProblem, sums: Floats) -> float:
+    """What messages between types take from the first stage to the last, with these sums over all ranks."""
+    return float(_all_ways_s(problem, sums[WAY], sums[CYCLE]))
 
 
-def partitions_within(
-    problem: PartitionProblem, states: PartitionStates, sums: tuple[Floats, Floats], limit_s: float, most: int
-) -> Partitions | None:
-    """All partitions within `limit_s`; None where there are `most` or more.
+@inlined
+def row(problem: PartitionProblem, gpu: int) -> int:
+    """Where `apart_cc` and the tables have a type."""
+    return min(gpu, len(problem.apart_cc) - 1)
 
-    `sums` are the least over all ranks, and over those behind each, of partitions within this limit.
-    """
-    shape = most, len(problem.kind_r)
-    found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most))
-    number = _enumerate(problem, states, _most_layers(problem, limit_s), *sums, limit_s, found)
-    return None if number < 0 else found.at(slice(number))
+
+@inlined
+def _apart_s(problem: PartitionProblem, gpu: int, then: int) -> float:
+    """How much longer than others a message from one type to another takes."""
+    return float(problem.apart_cc[row(problem, gpu), row(problem, then)])
 
 
 @compiled
 def _search_behind(problem: PartitionProblem, states: PartitionStates, most: Ints, behind: Floats) -> None:
     """Put one rank before the other, of every type, from the last one on."""
     problem, states, most, behind = uncounted((problem, states, most, behind))
-    num_ranks, num_layers = len(problem.kind_r), problem.num_layers
+    num_ranks, num_layers, num_rows = len(problem.kind_r), problem.num_layers, len(problem.apart_cc)
     for number in range(len(states.state) - 1, -1, -1):
         state, rank = states.state[number], 0
         for gpu in range(len(problem.held_c)):
             rank += states.used[number, gpu]
-        if rank == num_ranks:
-            behind[state, num_layers] = 0.0
-            continue
-        kind = problem.kind_r[rank]
-        for gpu in range(len(problem.held_c)):
-            if states.used[number, gpu] == problem.held_c[gpu]:
+        for last in range(num_rows):
+            if rank == num_ranks:
+                if problem.last_type < 0 or last == row(problem, problem.last_type):
+                    behind[state, last, num_layers] = 0.0
                 continue
-            then = behind[state + states.stride_c[gpu]]
-            for n in range(problem.least_r[rank], most[kind, gpu] + 1):
-                for have in range(num_layers - n + 1):
-                    if then[have + n, 0] < np.inf:
-                        for one in range(len(BEHIND)):
-                            total = then[have + n, one] + problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
-                            behind[state, have, one] = min(behind[state, have, one], total)
+            for gpu in range(len(problem.held_c)):
+                if states.used[number, gpu] < problem.held_c[gpu]:
+                    then = behind[state + states.stride_c[gpu], row(problem, gpu)]
+                    apart_s = _apart_s(problem, last, gpu) if rank > 0 else 0.0
+                    _prepend(problem, (rank, gpu), most, apart_s, then, behind[state, last])
+
+
+@inlined
+def _prepend(
+    problem: PartitionProblem, step: tuple[int, int], most: Ints, apart_s: float, then: Floats, behind: Floats
+) -> None:
+    """Put a rank of one type, with any layers, before those whose least sums are `then`."""
+    rank, gpu = step
+    kind, num_layers = problem.kind_r[rank], problem.num_layers
+    for n in range(problem.least_r[rank], most[kind, gpu] + 1):
+        for have in range(num_layers - n + 1):
+            if then[have + n, 0] < np.inf:
+                for one in range(len(BEHIND)):
+                    total = then[have + n, one] + problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
+                    behind[have, one] = min(behind[have, one], total)
+                behind[have, WAY_BEHIND] = min(behind[have, WAY_BEHIND], then[have + n, WAY_BEHIND] + apart_s)
 
 
 @compiled
@@ -181,14 +202,18 @@ def _search(
             continue
         for gpu in range(len(problem.held_c)):
             if states.used[number, gpu] < problem.held_c[gpu]:
-                then = state + states.stride_c[gpu]
-                _extend(problem, (rank, gpu), most, known, limit_s, behind[then], sums[state], sums[then])
+                then, of_gpu = state + states.stride_c[gpu], row(problem, gpu)
+                for last in range(len(problem.apart_cc) if rank > 0 else 1):
+                    step = rank, last if rank > 0 else problem.last_type, gpu
+                    _extend(
+                        problem, step, most, known, limit_s, behind[then, of_gpu], sums[state, last], sums[then, of_gpu]
+                    )
 
 
 @inlined
 def _extend(
     problem: PartitionProblem,
-    step: tuple[int, int],
+    step: tuple[int, int, int],
     most: Ints,
     known: Floats,
     limit_s: float,
@@ -196,149 +221,119 @@ def _extend(
     sums: Floats,
     then: Floats,
 ) -> None:
-    """Add a rank of one type, with any layers that leave the others no more than they can hold."""
-    rank, gpu = step
+    """Add a rank of one type behind one of another, with any layers that the others can make up to the whole."""
+    rank, last, gpu = step
     kind = problem.kind_r[rank]
+    way_s, cycle_s = into_s(problem, rank, last, gpu)
     for have in range(problem.num_layers + 1):
         if sums[have, 0] == np.inf:
             continue
         for n in range(problem.least_r[rank], min(most[kind, gpu], problem.num_layers - have) + 1):
             if behind[have + n, 0] == np.inf:
                 continue
-            if _need_s(problem, (rank, kind, gpu, n), known, sums[have], behind[have + n]) <= limit_s:
-                for one in range(NUM_SUMS):
+            at = rank, kind, last, gpu, n
+            if rank_need_s(problem, at, known, sums[have], behind[have + n]) <= limit_s:
+                for one in range(NUM_NEEDED):
                     total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
                     then[have + n, one] = min(then[have + n, one], total)
+                then[have + n, WAY] = min(then[have + n, WAY], sums[have, WAY] + way_s)
+                then[have + n, CYCLE] = min(then[have + n, CYCLE], sums[have, CYCLE] + cycle_s)
 
 
 @inlined
-def _need_s(
-    problem: PartitionProblem, at: tuple[int, int, int, int], known: Floats, before: Floats, behind: Floats
-) -> float:
-    """The largest part of the bound for one rank, of this number and kind; `before` and `behind` are sums over the
-    ranks before it and behind it.
+def into_s(problem: PartitionProblem, rank: int, last: int, gpu: int) -> tuple[float, float]:
+    """What the message into a rank from one on another type takes: on the way over all ranks, and in the cycle of a
+    loop, where the last rank is before the first.
     """
-    rank, kind, gpu, n = at
-    needs, others = problem.needs, len(problem.kind_r) - 1 - rank
-    folded = problem.num_chunks > 1 and not problem.looped
-    sum_s, before_hops_s, behind_hops_s = before[0], rank * problem.hop_s, others * problem.hop_s
+    if rank == 0 and last < 0:
+        return 0.0, 0.0
+    apart_s = _apart_s(problem, last, gpu)
+    return (apart_s if rank > 0 else 0.0), apart_s
+
+
+@inlined
+def rank_need_s(
+    problem: PartitionProblem, at: tuple[int, int, int, int, int], known: Floats, before: Floats, behind: Floats
+) -> float:
+    """The largest part of the bound for one rank: its number, its kind, the type of the rank before it, its own type
+    and its layers; `before` and `behind` are sums over the ranks before it and behind it.
+    """
+    rank, kind, last, gpu, n = at
+    needs, others, v = problem.needs, len(problem.kind_r) - 1 - rank, problem.num_chunks
+    folded = v > 1 and not problem.looped
+    way_s, cycle_s = into_s(problem, rank, last, gpu)
+    before_way_s, behind_way_s = before[WAY] + way_s, behind[WAY_BEHIND]
+    whole_way_s = max(known[WAY], before_way_s + behind_way_s)
+    cycle_s = max(known[CYCLE], before[CYCLE] + cycle_s + behind_way_s)
+    sum_s = before[0]
+    before_hops_s, behind_hops_s = rank * problem.hop_s + before_way_s, others * problem.hop_s + behind_way_s
     lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
     lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
+    first_end_s = before[FIRST_END] + needs[FIRST_SUM + FIRST_END, kind, gpu, n]
+    lead_back_s += first_end_s
     before_last_s = before[BEFORE_LAST] + needs[FIRST_SUM + BEFORE_LAST, kind, gpu, n] + behind[BEFORE_LAST_BEHIND]
-    ahead_s = max(known[BEFORE_LAST], before_last_s) + (before[LAST_CHUNK] if problem.looped else 0.0)
+    ahead_s = max(known[BEFORE_LAST], before_last_s)
+    ahead_s += behind[LAST_CHUNK_BEHIND] if folded else before[LAST_CHUNK] if problem.looped else 0.0
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
     back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
-    ahead_hops_s = problem.ahead_delay_s + (behind_hops_s if folded else before_hops_s)
-    ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s  # messages go back, too
+    ahead_hops_s = problem.ahead_delay_s + (v - 1.0) * (whole_way_s if folded else cycle_s)
+    ahead_hops_s += behind_hops_s if folded else before_hops_s
+    ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s + first_end_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
+    all_hops_s = problem.turnaround_delay_s + _all_ways_s(problem, whole_way_s, cycle_s)
     turnaround_s = before[GRADIENT_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[GRADIENT_AFTER]
-    turnaround_s = max(known[FORWARD], turnaround_s) + problem.turnaround_delay_s
+    turnaround_s = max(known[FORWARD], turnaround_s) + all_hops_s
     turnaround_s += before_hops_s if folded else behind_hops_s
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
     both_s = max(known[BOTH], before[BOTH] + needs[FIRST_SUM + BOTH, kind, gpu, n] + behind[BOTH_BEHIND])
     even_s = before[EVEN_BOTH] + needs[FIRST_SUM + EVEN_BOTH, kind, gpu, n] + behind[EVEN_BEHIND]
     both_s = max(both_s, known[EVEN_BOTH], even_s)
-    need_s = max(need_s, both_s + 2.0 * problem.turnaround_delay_s + needs[HOME, kind, gpu, n])
-    behind_s, update_s = behind[BOTH_BEHIND], problem.update_s
+    need_s = max(need_s, both_s + 2.0 * all_hops_s + first_end_s + needs[HOME, kind, gpu, n])
+    gradients_s = before[GRADIENT] + needs[FIRST_SUM + GRADIENT, kind, gpu, n] + behind[ALL_GRADIENTS_BEHIND]
+    back_s = max(known[GRADIENT], gradients_s) + all_hops_s + first_end_s
+    rest_s = before[LAST_CHUNK] + before_hops_s if folded else behind[LAST_CHUNK_BEHIND] + behind_hops_s
+    need_s = max(need_s, lead_s + needs[FORWARDS, kind, gpu, n] + rest_s + back_s)
+    held_s = _memory_need_s(problem, at, (known, before, behind), (lead_s + lead_back_s, behind_hops_s, cycle_s))
+    return float(max(need_s, held_s))
+
+
+@inlined
+def _memory_need_s(
+    problem: PartitionProblem,
+    at: tuple[int, int, int, int, int],
+    sums: tuple[Floats, Floats, Floats],
+    ways_s: tuple[float, float, float],
+) -> float:
+    """What memory for few micro-batches costs a rank: `sums` are those known of all, before it and behind it, `ways_s`
+    what leads to it and back from it, hops behind it, and messages between types in a cycle.
+    """
+    (_, kind, _, gpu, n), (known, before, behind), (there_and_back_s, behind_hops_s, cycle_s) = at, sums, ways_s
+    needs, v, behind_s, need_s = problem.needs, problem.num_chunks, behind[BOTH_BEHIND], 0.0
     weighted_s = before[WEIGHTED] + needs[FIRST_SUM + WEIGHTED, kind, gpu, n] + behind[WEIGHTED_BEHIND]
     weighted_s = max(known[WEIGHTED], weighted_s)
     if needs[TRIPS, kind, gpu, n] > 1:
         life_s = needs[OWN_BOTH, kind, gpu, n] + 2.0 * behind_hops_s
         if problem.looped:
-            v, cycles = problem.num_chunks, needs[TRIP_CYCLES, kind, gpu, n]
+            cycles = needs[TRIP_CYCLES, kind, gpu, n]
             life_s += (cycles * weighted_s + behind[WEIGHTED_BEHIND]) * 2.0 / (v * (v - 1.0))
-            life_s += 2.0 * cycles * problem.ahead_delay_s / (v - 1.0)
+            life_s += 2.0 * cycles * (problem.ahead_delay_s / (v - 1.0) + cycle_s)
         else:
             life_s += behind_s
-        own_s = needs[TRIP_LAST, kind, gpu, n] + update_s
-        need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
+        own_s = needs[TRIP_LAST, kind, gpu, n] + problem.update_s
+        need_s = there_and_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s
     if needs[HELD_PER_S, kind, gpu, n] > 0:
-        life_s = weighted_s + problem.held_delay_s + (behind_s if problem.looped else 0.0)
-        own_s = needs[HELD_OWN, kind, gpu, n] + update_s
+        life_s = weighted_s + problem.held_delay_s
+        life_s += behind_s + v * (v - 1.0) * cycle_s if problem.looped else 0.0
+        own_s = needs[HELD_OWN, kind, gpu, n] + problem.update_s
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
     return float(need_s)
 
 
-@compiled
-def _enumerate(
-    problem: PartitionProblem,
-    states: PartitionStates,
-    most: Ints,
-    known: Floats,
-    behind: Floats,
-    limit_s: float,
-    found: Partitions,
-) -> int:
-    """Depth first, rank after rank: every type, and of it every number of layers; how many, -1 for too many."""
-    num_ranks, used = len(problem.kind_r), np.zeros(len(problem.held_c), dtype=np.int64)
-    chosen = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1, used, np.zeros((num_ranks + 1, NUM_SUMS))
-    return _walk(problem, states, most, (known, behind), limit_s, chosen, found)
-
-
-@compiled
-def _walk(
-    problem: PartitionProblem,
-    states: PartitionStates,
-    most: Ints,
-    others: tuple[Floats, Floats],
-    limit_s: float,
-    chosen: tuple[Ints, Ints, Ints, Floats],
-    found: Partitions,
-) -> int:
-    """The loop of `_enumerate`; `chosen` are types and layers of ranks, ranks by type, and sums before each rank."""
-    problem, states, most, others, chosen, found = uncounted((problem, states, most, others, chosen, found))
-    (known, behind), (gpu_r, layers_r, used, sums) = others, chosen
-    num_ranks, num_types, number, rank, have, state = len(problem.kind_r), len(problem.held_c), 0, 0, 0, 0
-    for _ in range(MOST_STEPS):
-        gpu, kind = gpu_r[rank], problem.kind_r[rank]
-        layers_r[rank] += 1
-        n, then = layers_r[rank], state + states.stride_c[gpu]
-        if used[gpu] == problem.held_c[gpu] or n > min(most[kind, gpu], problem.num_layers - have):
-            if gpu + 1 < num_types:
-                gpu_r[rank], layers_r[rank] = gpu + 1, problem.least_r[rank] - 1
-                continue
-            rank -= 1
-            if rank < 0:
-                return number
-            have, state = have - layers_r[rank], state - states.stride_c[gpu_r[rank]]
-            used[gpu_r[rank]] -= 1
-            continue
-        if behind[then, have + n, 0] == np.inf:
-            continue
-        if _need_s(problem, (rank, kind, gpu, n), known, sums[rank], behind[then, have + n]) > limit_s:
-            continue
-        sums[rank + 1] = sums[rank] + problem.needs[FIRST_SUM:, kind, gpu, n]
-        if rank + 1 < num_ranks:
-            have, state, rank = have + n, then, rank + 1
-            used[gpu] += 1
-            gpu_r[rank], layers_r[rank] = 0, problem.least_r[rank] - 1
-        elif not _add(problem, gpu_r, layers_r, sums, limit_s, number, found):
-            continue
-        elif number + 1 == len(found.need_s):
-            return -1
-        else:
-            number += 1
-    return -1
-
-
 @inlined
-def _add(
-    problem: PartitionProblem,
-    gpu_r: Ints,
-    layers_r: Ints,
-    sums: Floats,
-    limit_s: float,
-    number: int,
-    found: Partitions,
-) -> bool:
-    """Note a partition where it is within the limit; `sums` are those before every rank, and of all."""
-    need_s, behind = 0.0, np.zeros(len(BEHIND))
-    for rank in range(len(gpu_r) - 1, -1, -1):
-        kind, gpu, n = problem.kind_r[rank], gpu_r[rank], layers_r[rank]
-        need_s = max(need_s, _need_s(problem, (rank, kind, gpu, n), sums[-1], sums[rank], behind))
-        for one in range(len(BEHIND)):
-            behind[one] += problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
-    found.gpu[number], found.layers[number], found.need_s[number] = gpu_r, layers_r, need_s
-    return need_s <= limit_s
+def _all_ways_s(problem: PartitionProblem, way_s: float, cycle_s: float) -> float:
+    """What messages between types take from the first stage to the last."""
+    if problem.looped:
+        return (problem.num_chunks - 1.0) * cycle_s + way_s
+    return problem.num_chunks * way_s

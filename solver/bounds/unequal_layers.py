@@ -14,7 +14,7 @@ from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.crossing_messages import CrossingDelay
 from solver.bounds.gradient_exchange import UnknownShares
-from solver.bounds.layer_limits import LayerLimits, best_ranks, ends_worth, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, WholeLayers, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import distance_cases, with_distance_s
 from solver.bounds.type_ranks import Types
 from solver.configurations.enumerate import ONE_WAY, Space
@@ -64,7 +64,7 @@ def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) 
 
     Ranks that do not exchange over a cut have no more layers than they have time for, and the others all the rest.
     """
-    distance = _Distance.of(types, space)
+    distance = _Distance.of(types, space, limits)
     low_s = distance.least_s(np.full_like(types.held, types.num_usual), near_s)
     needs_s = distance.least_s(limits.most(low_s)[1], low_s, low_s)
     rows = np.flatnonzero(needs_s > low_s)
@@ -72,7 +72,8 @@ def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) 
         return low_s
     some = space.take(rows)
     types = Types.of(types.context, some)
-    distance, limits = _Distance.of(types, some), LayerLimits.of(types, some)
+    limits = LayerLimits.of(types, some)
+    distance = _Distance.of(types, some, limits)
     low, high = low_s[rows], np.minimum(needs_s[rows], WIDEST * low_s[rows])
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
@@ -84,31 +85,37 @@ def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) 
 
 @dataclass(frozen=True)
 class _Distance:
-    """What cuts of the network cost: stages at their smallest, one layer each, and the whole model on one rank."""
+    """What cuts of the network cost: stages at their smallest, one layer each, the whole model on one rank, and what
+    is possible in a time.
+    """
 
     types: Types
     price: StageCosts
     smallest: Shares
     whole: StageCost
+    ways: WholeLayers
 
     @classmethod
-    def of(cls, types: Types, space: Space) -> _Distance:
+    def of(cls, types: Types, space: Space, limits: LayerLimits) -> _Distance:
         """Every cost at its least over the types."""
         columns, ones = space.columns, np.ones_like(space.columns.pp)
         split = LayerSplit(ones, ones, ones, np.zeros_like(ones))
         smallest = Shares(columns, space.family, split, types.context.job.num_layers)
-        return cls(types, least_of(types.prices), smallest, _whole(types))
+        return cls(types, least_of(types.prices), smallest, _whole(types), WholeLayers.of(types, space, limits))
 
     def least_s(self, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None) -> FloatArray:
         """`near_s` or more (seconds), with at most so many usual layers of a rank by type.
 
         Whether it is more than `within_s` is all that needs to be known.
         """
-        types, whole, passes = self.types, self.whole, 2 * self.smallest.columns.vpp
+        types, whole, v = self.types, self.whole, self.smallest.columns.vpp
 
-        def there_and_back_s(delay: CrossingDelay) -> FloatArray:
-            bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
-            return bound
+        def pipeline_s(delay: CrossingDelay) -> FloatArray:
+            messages_s = delay.passes_s(v, v - 1)
+            bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * messages_s
+            if within_s is None:
+                return bound
+            return np.where(self.ways.are_possible(within_s, messages_s), bound, np.inf)
 
         shares = UnknownShares.of(
             types.context,
@@ -118,7 +125,7 @@ class _Distance:
         )
         overlap_s = np.full(len(near_s), np.inf)
         cases = distance_cases(self.price, self.smallest, overlap_s, shares, within_s=within_s)
-        return with_distance_s(near_s, cases, there_and_back_s)
+        return with_distance_s(near_s, cases, pipeline_s)
 
 
 def _whole(types: Types) -> StageCost:

@@ -36,9 +36,9 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
 def _refined(frontier: Frontier, cutoff_s: float) -> bool:
     """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
     for indices in frontier.unrefined(cutoff_s, 1):
-        frontier.set_refined(indices)
         one = alike_configurations(frontier, indices, cutoff_s)
-        bound_s = refined_bound_s(frontier.context, one.configurations, one.target_bound_s)
+        frontier.set_refined(indices)
+        bound_s = refined_bound_s(frontier.context, one.configurations, one.target_bound_s, quick=one.quick)
         for index in indices:
             frontier.raise_bound(index, bound_s)
         return True

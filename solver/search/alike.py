@@ -11,9 +11,11 @@ from models.plan import Configuration
 class AlikeConfigurations:
     """Configurations to be bounded together, their places in the frontier, and how far their bound matters.
 
-    They differ in expert parallelism and sharding alone.
+    They differ in expert parallelism and sharding alone. `quick`: without the pipelines of partitions, later they have
+    those.
     """
 
     indices: tuple[int, ...]
     configurations: tuple[Configuration, ...]
     target_bound_s: float
+    quick: bool = False

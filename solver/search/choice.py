@@ -58,7 +58,8 @@ def next_refinement(frontier: Frontier, best: Incumbent, most: int) -> RefineBou
 def alike_configurations(frontier: Frontier, indices: tuple[int, ...], cutoff: float) -> AlikeConfigurations:
     """What to bound together: the configurations at these places, which are alike."""
     configurations = tuple(frontier.configuration(index) for index in indices)
-    return AlikeConfigurations(indices, configurations, target_bound_s(frontier, indices[0], cutoff))
+    target_s = target_bound_s(frontier, indices[0], cutoff)
+    return AlikeConfigurations(indices, configurations, target_s, frontier.is_first_of(indices))
 
 
 def target_bound_s(frontier: Frontier, index: int, cutoff: float) -> float:

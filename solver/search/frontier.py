@@ -10,7 +10,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.work import lower_bounds, shape_bounds_s
-from solver.configurations.enumerate import Space
+from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.context import Context
 from solver.evaluation.candidate import configuration_of
 from solver.objective import Goal
@@ -158,9 +158,16 @@ class Frontier:
 
     def set_refined(self, indices: tuple[int, ...]) -> None:
         """The bound at a place is its own, or of several places that of all."""
-        (self.refined if len(indices) == 1 else self.refined_together).update(indices)
-        if len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1:
+        same_experts = len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1
+        if same_experts and not self.is_first_of(indices):
             self.refined_twice.update(indices)
+        (self.refined if len(indices) == 1 else self.refined_together).update(indices)
+
+    def is_first_of(self, indices: tuple[int, ...]) -> bool:
+        """Whether these share out layers by GPU type and are bounded together for the first time."""
+        first = indices[0]
+        by_type = self.space.layer_split[self.rows[first]] == BY_GPU_TYPE
+        return bool(by_type) and len(indices) > 1 and first not in self.refined_together
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
@@ -219,10 +226,12 @@ def _bound_shapes(frontier: Frontier, cutoff: float, most: int) -> int:
 
 def _refined_next(frontier: Frontier, index: int, among: IntArray) -> tuple[int, ...]:
     """Whose bounds to refine with that of a configuration: of all alike, then of those with the same experts, then its
-    own alone.
+    own alone. Where layers are shared out by GPU type those with the same experts are the first, too: memory and
+    exchanges at their least over several degrees leave next to nothing.
     """
     if index not in frontier.refined_together:
-        return _alike(frontier, index, among, ALIKE, frontier.refined_together)
+        by_type = frontier.space.layer_split[frontier.rows[index]] == BY_GPU_TYPE
+        return _alike(frontier, index, among, WITH_SAME_EXPERTS if by_type else ALIKE, frontier.refined_together)
     if index not in frontier.refined_twice:
         some = among[np.isin(among, list(frontier.refined_together))]
         return _alike(frontier, index, some, WITH_SAME_EXPERTS, frontier.refined_twice)

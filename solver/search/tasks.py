@@ -92,7 +92,8 @@ class TaskContext:
         pools = len(self.context.pools)
         factor = (1.0 + WORK_PER_ALIKE_BOUND * others) * (1.0 + WORK_PER_BOUNDED_POOL * pools)
         charge(self.clock, WORK_PER_REFINED_BOUND_S * factor)
-        bound_s = refined_bound_s(self.context, refinement.configurations, refinement.target_bound_s, self.clock)
+        alike, high_s = refinement.configurations, refinement.target_bound_s
+        bound_s = refined_bound_s(self.context, alike, high_s, self.clock, quick=refinement.quick)
         return Bounded(refinement.indices, bound_s)
 
     def least_value(self, configuration: Configuration, bound_s: float) -> float:

@@ -11,9 +11,10 @@ import pytest
 
 import solver.bounds.stage_partition
 from models.plan import Configuration
-from solver.bounds.least_hops import MessageDelays
+from solver.bounds.least_hops import TypeHops
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.stage_partition import (
+    TOGETHER,
     kinds_of,
     least_time_s,
     partition_problem,
@@ -55,6 +56,7 @@ def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
         back=BACK,
         embedding_s=EMBEDDING_S,
         needs=np.array([needs[name][None] for name in NEEDS]),
+        apart_cc=TOGETHER,
         hop_s=hop_s,
     )
 
@@ -168,7 +170,7 @@ def test_usual_layers_in_all_are_shared_out(vpp: int) -> None:
     space = enumerate_space(context.request)
     configuration = configuration_of(context, space, int(np.flatnonzero(space.layer_split == BY_GPU_TYPE)[0]))
     gpus = kinds_of(context, [columns_of(configuration)])
-    found = partition_problem(configuration, gpus, MessageDelays.of(context, [configuration]))
+    found = partition_problem([configuration], gpus, TypeHops.of(context, [configuration]))
     even, plain = (found.needs[NEEDS.index(name)] for name in ("even_both", "both"))
     pipelines, random, is_more = PartitionPipelines.of(context, [configuration], gpus), np.random.default_rng(1), []
     for _ in range(200):
