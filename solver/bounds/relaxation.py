@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from models.schedule import PipelineHop, PipelineProblem, PipelineRank, Pipeline
 from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
-from solver.bounds.least_hops import MessageDelays, least_hop_s
+from solver.bounds.least_hops import MessageDelays, TypeHops, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.slower_ranks import Costs, crossing_ranks_s, halves, slower_ranks_s
@@ -60,8 +61,9 @@ def refined_bound_s(
     costs = priced.costs
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
-        for mixed in _mixed_pipelines(context, configuration, priced, relaxed) if bound_s < high_s else ():
-            bound_s = mixed.least_s(bound_s, high_s, clock)
+        for alone_s, mixed in _mixed_pipelines(context, configurations, priced, relaxed) if bound_s < high_s else ():
+            if alone_s > bound_s:
+                bound_s = max(bound_s, min(alone_s, mixed.least_s(bound_s, high_s, clock)))
 
     def delayed_s(delays: MessageDelays) -> float:
         return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
@@ -109,9 +111,11 @@ class _Priced:
         return exposed
 
     @classmethod
-    def of(cls, context: Context, configurations: Sequence[Configuration]) -> _Priced:
-        """The stages of these configurations on all pools that may be used."""
-        pools = _distinct_pools(context)
+    def of(
+        cls, context: Context, configurations: Sequence[Configuration], names: AbstractSet[str] | None = None
+    ) -> _Priced:
+        """The stages of these configurations on all pools that may be used, or on those of some GPU types."""
+        pools = [one for one in _distinct_pools(context) if names is None or one.gpu.name in names]
         options = [pool_stages(context, pool, configuration) for configuration in configurations for pool in pools]
         inside_s = _exchange_s(context, configurations, pools, options)
         spread = _spread(context, configurations, pools, options)
@@ -132,16 +136,28 @@ def _relaxed(context: Context, configuration: Configuration, priced: _Priced) ->
 
 
 def _mixed_pipelines(
-    context: Context, configuration: Configuration, priced: _Priced, relaxed: PipelineRelaxation
-) -> Iterator[MixedPipelines]:
-    """For every split of the types: the faster ones have no room for all ranks of some replica."""
-    least = relaxed.shape
+    context: Context, configurations: Sequence[Configuration], priced: _Priced, relaxed: PipelineRelaxation
+) -> Iterator[tuple[float, MixedPipelines]]:
+    """For every split of the types: a bound where all ranks are on the faster ones, infinite where these have no room
+    for all of them, and the pipelines of a replica that has some on the slower ones.
+    """
+    configuration, least = configurations[0], relaxed.shape
     if least is None:
         return
-    for _, slow, most_fast in halves(context, configuration, priced.costs):
-        problem, fits_r = _pipeline(context, configuration, priced, slow)
-        yield MixedPipelines(
-            least, shape_of(problem), fits_r, configuration.degrees.pp - most_fast, update_s=relaxed.update_s
+    hops = TypeHops.of(context, configurations)
+    for fast, slow, most_fast in halves(context, configuration, priced.costs):
+        sides = [_pipeline(context, configuration, priced, one) for one in (slow, fast)]
+        slower, faster = ((shape_of(problem), fits_r) for problem, fits_r in sides)
+        names, others = (frozenset(pool.gpu.name for pool, _ in one) for one in (slow, fast))
+        apart_s = max(hops.between(*pair).plain_s for pair in ((names, others), (others, names)))
+        apart_s = apart_s if apart_s > priced.hop_s else 0.0
+        num_slow, alone_s = configuration.degrees.pp - most_fast, float("inf")
+        if not num_slow:
+            on_fast = _Priced.of(context, configurations, others)
+            alone_s = _relaxed(context, configuration, on_fast).bound_s()
+        yield (
+            alone_s,
+            MixedPipelines(least, slower, faster, max(num_slow, 1), update_s=relaxed.update_s, apart_s=apart_s),
         )
 
 
@@ -161,7 +177,11 @@ def _exchange_s(
     Some place holds at least its even share of the replicas and exchanges among them. Beyond that share any number of
     replicas may be there, so the least over all numbers counts.
     """
-    columns, places = columns_of_all(configurations), num_places(context.pools)
+    names = {pool.gpu.name for pool in pools}
+    columns, places = (
+        columns_of_all(configurations),
+        num_places([one for one in context.pools if one.gpu.name in names]),
+    )
     dense = np.minimum.reduce([one.cost.parameters for one in options])
     experts = np.minimum.reduce([one.cost.expert_parameters for one in options])
     durations = [

@@ -36,6 +36,8 @@ def slower_ranks_s(
     """
     best_s = 0.0
     for fast, slow, most_fast in halves(context, configuration, costs):
+        if most_fast == configuration.degrees.pp:
+            continue
         problem = _problem(context, configuration, (fast, slow), most_fast, exposed_s)
         best_s = max(best_s, least_time_s(problem, high_s))
     return best_s
@@ -56,16 +58,15 @@ def crossing_ranks_s(
 
 
 def halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:
-    """Faster and slower types, and the most ranks of some replica on the faster ones, where these are not enough."""
+    """Faster and slower types, every way to part them, and the most ranks of some replica on the faster ones."""
     degrees = configuration.degrees
     order = sorted(costs, key=lambda one: float(one[1].cost.total_s.sum()))
     names = list(dict.fromkeys(pool.gpu.name for pool, _ in order))
     for place in range(1, len(names)):
         quick = set(names[:place])
         groups = sum(groups_of(pool, degrees.tp, degrees.cp) for pool in context.pools if pool.gpu.name in quick)
-        if groups < degrees.dp * degrees.pp:
-            fast = [one for one in order if one[0].gpu.name in quick]
-            yield fast, [one for one in order if one[0].gpu.name not in quick], groups // degrees.dp
+        fast = [one for one in order if one[0].gpu.name in quick]
+        yield fast, [one for one in order if one[0].gpu.name not in quick], min(groups // degrees.dp, degrees.pp)
 
 
 def _problem(
