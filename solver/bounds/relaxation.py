@@ -149,7 +149,7 @@ def _mixed_pipelines(
         sides = [_pipeline(context, configuration, priced, one) for one in (slow, fast)]
         slower, faster = ((shape_of(problem), fits_r) for problem, fits_r in sides)
         names, others = (frozenset(pool.gpu.name for pool, _ in one) for one in (slow, fast))
-        apart_s = max(hops.between(*pair).plain_s for pair in ((names, others), (others, names)))
+        apart_s = min(hops.between(*pair).plain_s for pair in ((names, others), (others, names)))
         apart_s = apart_s if apart_s > priced.hop_s else 0.0
         num_slow, alone_s = configuration.degrees.pp - most_fast, float("inf")
         if not num_slow:

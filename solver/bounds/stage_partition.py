@@ -200,7 +200,7 @@ def _apart(gpus: Sequence[Kind], hops: TypeHops) -> FloatArray:
     if any(len(one.names) > 1 for one in gpus) or len(gpus) * _num_cells(gpus) > MOST_CELLS:
         return TOGETHER
     found = np.array([[hops.between(one.names, other.names).least_s for other in gpus] for one in gpus])
-    found = np.where(np.eye(len(gpus), dtype=np.bool_), 0.0, found - hops.hop_s)
+    found = np.where(np.eye(len(gpus), dtype=np.bool_), 0.0, np.minimum(found, found.T) - hops.hop_s)
     return found if found.any() else TOGETHER
 
 

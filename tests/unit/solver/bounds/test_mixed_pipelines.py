@@ -18,7 +18,7 @@ from tests.pipelines import budget, pipeline
 FAR = 1e9
 
 
-def drawn(seed: int) -> MixedPipelines:
+def drawn(seed: int, apart_s: float = 0.0) -> MixedPipelines:
     """3 to 5 ranks with 1 to 3 chunks; slower types take up to 1.5 times as long and have a third of the memory."""
     random = np.random.default_rng(seed)
     num_ranks, chunks = int(random.integers(3, 6)), int(random.integers(1, 4))
@@ -32,32 +32,39 @@ def drawn(seed: int) -> MixedPipelines:
     least = shape_of(pipeline(num_ranks, 8, layout=layout, stages=stages, ranks=budget(num_ranks, memory)))
     slower = random.uniform(1.0, 1.5, num_ranks)[least.rank_of_s]
     slow = replace(least, duration_ks=least.duration_ks * slower, budget_r=least.budget_r / 3.0)
-    fits_r = slow.budget_r >= chunks
-    return MixedPipelines(least, slow, fits_r, int(random.integers(1, num_ranks)), update_s=0.5)
+    on_slow, on_fast = (slow, slow.budget_r >= chunks), (least, np.ones(num_ranks, dtype=np.bool_))
+    num_slow = int(random.integers(1, num_ranks))
+    return MixedPipelines(least, on_slow, on_fast, num_slow, update_s=0.5, apart_s=apart_s)
 
 
 def on(mixed: MixedPipelines, slow_r: tuple[int, ...]) -> PipelineShape:
     """With these ranks on slower types."""
-    least, slow = mixed.least, mixed.slow
+    least, (slow, _) = mixed.least, mixed.slow
     at_r = np.isin(np.arange(least.num_ranks), slow_r)
     at_s = at_r[least.rank_of_s]
+    between_s = np.where(np.append(at_s[:-1] != at_s[1:], False), mixed.apart_s, 0.0)
     return replace(
         least,
+        latency_s=np.maximum(least.latency_s, between_s),
         duration_ks=np.where(at_s, slow.duration_ks, least.duration_ks),
         budget_r=np.where(at_r, slow.budget_r, least.budget_r),
     )
 
 
 def least_of_all_s(mixed: MixedPipelines) -> float:
-    """Every choice, one after the other (seconds)."""
-    chosen = combinations(range(mixed.least.num_ranks), mixed.num_slow)
-    ends_s = (makespan_bound(on(mixed, slow_r)) if mixed.fits_r[list(slow_r)].all() else np.inf for slow_r in chosen)
+    """Every choice of so many ranks or more, one after the other (seconds)."""
+    num_ranks, (_, fits_r) = mixed.least.num_ranks, mixed.slow
+    chosen = [
+        ranks for number in range(mixed.num_slow, num_ranks + 1) for ranks in combinations(range(num_ranks), number)
+    ]
+    ends_s = (makespan_bound(on(mixed, slow_r)) if fits_r[list(slow_r)].all() else np.inf for slow_r in chosen)
     return float(min(ends_s)) + mixed.update_s
 
 
+@pytest.mark.parametrize("apart_s", [0.0, 0.4, 3.0])
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_the_least_of_all_choices(seed: int) -> None:
-    mixed = drawn(seed)
+def test_it_is_the_least_of_all_choices(seed: int, apart_s: float) -> None:
+    mixed = drawn(seed, apart_s)
     expected_s = min(least_of_all_s(mixed), FAR)
     assert mixed.least_s(0.0, FAR, time.monotonic) == pytest.approx(expected_s, rel=1e-9)
 
@@ -78,5 +85,5 @@ def test_beyond_what_matters_nothing_is_worked_out() -> None:
 
 def test_ranks_without_memory_for_a_micro_batch_are_on_no_slower_type() -> None:
     mixed = drawn(0)
-    none = replace(mixed, fits_r=np.zeros(mixed.least.num_ranks, dtype=np.bool_))
+    none = replace(mixed, slow=(mixed.slow[0], np.zeros(mixed.least.num_ranks, dtype=np.bool_)))
     assert none.least_s(0.0, FAR, time.monotonic) == FAR

@@ -11,9 +11,11 @@ from models.catalogue import named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.bounds.least_hops import MessageDelays, crossings_of, least_hop_s
+from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
-from solver.configurations.enumerate import enumerate_space
+from solver.configurations.enumerate import enumerate_space, ranks_by_type
 from solver.context import Context
+from solver.cost.columns import columns_of_all
 from solver.objective import Goal
 from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
@@ -75,6 +77,40 @@ def test_what_waits_is_refined_together_then_with_the_same_experts_then_alone() 
     for others in seen[1:]:
         assert len({int(frontier.space.columns.ep[frontier.rows[index]]) for index in others}) == 1
     assert all(alone[0] not in indices for indices in frontier.unrefined(FAR, 10))
+
+
+def test_layers_by_gpu_type_are_refined_without_pipelines_first() -> None:
+    allowed = {"tp": [8], "cp": [1], "pp": [5], "layer_split": ["by_gpu_type"]}
+    context = example("llama-70b-mixed-gpus", allowed)
+    frontier = frontier_of(context)
+    refined_s = []
+    for is_first in (True, False):
+        (indices,) = frontier.unrefined(FAR, 1)
+        together = alike_configurations(frontier, indices, FAR)
+        assert together.quick == is_first
+        assert len(indices) > 1
+        high_s = 3.0 * float(frontier.seconds[list(indices)].max())
+        refined_s.append(refined_bound_s(context, together.configurations, high_s, quick=together.quick))
+        frontier.set_refined(indices)
+    assert refined_s[0] < refined_s[1]
+    assert len(frontier.unrefined(FAR, 1)[0]) == 1
+
+
+def test_ranks_on_the_faster_type_alone_exchange_in_fewer_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One type holds all ranks, in one building: replicas elsewhere have ranks on slower GPUs."""
+    allowed = {"tp": [8], "cp": [1], "pp": [2, 4], "layer_split": ["even"], "recompute": ["none"]}
+    context = example("llama-70b-mixed-gpus", allowed)
+    frontier = frontier_of(context)
+    configurations = [frontier.configuration(index) for index in range(len(frontier.rows))]
+    parted_s = np.array([refined_bound_s(context, [one], FAR) for one in configurations])
+    monkeypatch.setattr(MixedPipelines, "least_s", lambda _, low_s, *_rest: low_s)
+    whole_s = np.array([refined_bound_s(context, [one], FAR) for one in configurations])
+    columns = columns_of_all(configurations)
+    held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
+    is_alone = np.maximum.reduce([*held.values()]) >= columns.pp
+    assert is_alone.any()
+    assert (parted_s >= whole_s * (1.0 - 1e-9)).all()
+    assert (parted_s[is_alone] > 1.001 * whole_s[is_alone]).any()
 
 
 def test_nothing_beyond_a_refined_bound_is_refined() -> None:

@@ -32,36 +32,43 @@ from solver.evaluation.candidate import configuration_of
 from tests.build_job import ARCHITECTURE, three_types
 
 LAYER_S, NUM_MICROBATCHES, NUM_RANKS, NUM_LAYERS = (1.0, 2.5), 8.0, 3, 7
-BACK, EMBEDDING_S, THROUGH_SHARE = 1.5, 0.2, 0.9
+BACK, EMBEDDING_S, THROUGH_SHARE, BOTH_SHARE = 1.5, 0.2, 0.9, 2.0
+CHUNKS = {"one_way": 1, "loop": 3, "v": 2}
 HIGH_S = 1e3
 
 
-def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
+def problem(
+    held: tuple[int, int], hop_s: float = 0.0, apart_s: float = 0.0, family: str = "one_way"
+) -> PartitionProblem:
     """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline.
 
-    Most of the work is done before the last gradient goes back. A message from rank to rank takes `hop_s`.
+    Most of the work is done before the last gradient goes back. A message from rank to rank takes `hop_s`, and
+    `apart_s` more between the types; a loop has three chunks, a V two.
     """
     layers = np.arange(NUM_LAYERS + 1.0)
     work_s = np.outer(LAYER_S, layers)
     needs = {name: np.zeros_like(work_s) for name in NEEDS}
     needs |= {"work": NUM_MICROBATCHES * work_s, "first_chunk": work_s / 3.0, "trips": np.ones_like(work_s)}
     needs["through"] = THROUGH_SHARE * needs["work"]
+    needs["both"] = BOTH_SHARE * work_s
     return PartitionProblem(
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
         least_r=np.ones(NUM_RANKS, dtype=np.int64),
         num_layers=NUM_LAYERS,
-        num_chunks=1,
-        looped=False,
+        num_chunks=CHUNKS[family],
+        looped=family == "loop",
         back=BACK,
         embedding_s=EMBEDDING_S,
         needs=np.array([needs[name][None] for name in NEEDS]),
-        apart_cc=TOGETHER,
+        apart_cc=TOGETHER + (1.0 - np.eye(2)) * apart_s if apart_s else TOGETHER,
         hop_s=hop_s,
     )
 
 
-def all_partitions(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[tuple[tuple[int, ...], list[int], float]]:
+def all_partitions(
+    held: tuple[int, int], hop_s: float = 0.0, apart_s: float = 0.0, family: str = "one_way"
+) -> Iterator[tuple[tuple[int, ...], list[int], float]]:
     """Every order of types with every share of the layers, and what it takes."""
     for types in itertools.product((0, 1), repeat=NUM_RANKS):
         if any(types.count(kind) > most for kind, most in enumerate(held)):
@@ -70,31 +77,37 @@ def all_partitions(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[tuple[
             layers = [end - begin for begin, end in itertools.pairwise((0, *cuts, NUM_LAYERS))]
             work_s = [LAYER_S[kind] * count for kind, count in zip(types, layers, strict=True)]
             heads_s = [sum(work_s[:rank]) / 3.0 for rank in range(NUM_RANKS)]
+            changes = np.array(types) != np.roll(types, 1)
+            ways_s = [rank * hop_s + apart_s * changes[1 : rank + 1].sum() for rank in range(NUM_RANKS)]
             time_s = max(
-                rank * hop_s
-                + head_s
-                + max(busy_s, rank * hop_s + BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
-                for rank, (head_s, busy_s) in enumerate(
-                    zip(heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True)
+                way_s + head_s + max(busy_s, way_s + BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
+                for way_s, head_s, busy_s in zip(
+                    ways_s, heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True
                 )
             )
-            yield types, layers, time_s
+            passes, ways_home = CHUNKS[family], (CHUNKS[family] - 1) * (family == "loop")
+            crossings = passes * changes[1:].sum() + ways_home * changes[0]
+            yield types, layers, max(time_s, BOTH_SHARE * sum(work_s) + 2.0 * apart_s * float(crossings))
 
 
-@pytest.mark.parametrize("hop_s", [0.0, 0.7, 4.0])
+MESSAGES = [(0.0, 0.0, "one_way"), (0.7, 0.0, "one_way"), (4.0, 0.0, "one_way"), (0.7, 5.0, "one_way"),
+            (0.0, 6.0, "loop"), (0.0, 6.0, "v")]  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", MESSAGES)
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
-def test_no_partition_is_missed(held: tuple[int, int], hop_s: float) -> None:
-    least_s = min(time_s for _, _, time_s in all_partitions(held, hop_s))
-    found_s = least_time_s(problem(held, hop_s), 1.1 * least_s)
+def test_no_partition_is_missed(held: tuple[int, int], messages: tuple[float, float, str]) -> None:
+    least_s = min(time_s for _, _, time_s in all_partitions(held, *messages))
+    found_s = least_time_s(problem(held, *messages), 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
 
 
-@pytest.mark.parametrize("hop_s", [0.0, 0.7, 4.0])
+@pytest.mark.parametrize("messages", MESSAGES)
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
-def test_every_partition_within_a_time_is_found(held: tuple[int, int], hop_s: float) -> None:
-    every = list(all_partitions(held, hop_s))
-    one = problem(held, hop_s)
+def test_every_partition_within_a_time_is_found(held: tuple[int, int], messages: tuple[float, float, str]) -> None:
+    every = list(all_partitions(held, *messages))
+    one = problem(held, *messages)
     for times in (0.9, 1.001, 1.3, 2.0, 5.0):
         limit_s = times * min(time_s for _, _, time_s in every)
         found = partitions_up_to(one, partition_states(one), limit_s, len(every) + 1)
