@@ -13,6 +13,7 @@ import numpy as np
 
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.layer_windows import Windows
+from solver.bounds.spread_exchange import ExchangeBound, span_places
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import PartCosts, StageCosts, kinds, least_of, parts_of_each
@@ -142,6 +143,22 @@ class Kind:
         return self.known_chunks.setdefault(windows.key, ChunkCosts(self, windows))
 
     @cached_property
+    def spans_places(self) -> bool:
+        """Whether no place has room for all replicas of a rank."""
+        return span_places(self.context, self.costs[0].columns, self.names)
+
+    def between_places_s(self, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
+        """Least exchange of so many parameters, a column each, by replicas in several places; 0 where one may do."""
+        if not self.spans_places:
+            return np.zeros(dense.shape[-1])
+        shape = len(costs.columns), dense.shape[-1]
+        rows = costs.columns.take(np.repeat(np.arange(shape[0]), shape[1]))
+        both = (np.broadcast_to(one, shape).ravel() for one in (dense, experts))
+        found = ExchangeBound.of(self.context, rows, [costs.price.gpu_class.fabric], *both, names=self.names)
+        least_s: FloatArray = found.duration_s.reshape(shape).min(axis=0)
+        return np.where((dense + experts).max(axis=0) > 0, least_s, 0.0)
+
+    @cached_property
     def dearest_s(self) -> float:
         """Work of a layer of the slower kind on the slowest fabric."""
         return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
@@ -219,11 +236,10 @@ class ChunkCosts:
             more = _ends(one.price, ends)
             dense = self._least_of_chunk(usual.parameters, other.parameters) + more.parameters
             experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters) + more.expert_parameters
-            found.append(
-                least_exchange_s(
-                    context, one.columns, fabric, dense=dense, experts=experts, num_places=places_with(self.kind)
-                )
+            inside_s = least_exchange_s(
+                context, one.columns, fabric, dense=dense, experts=experts, num_places=places_with(self.kind)
             )
+            found.append(np.maximum(inside_s, self.kind.between_places_s(one, dense, experts)))
         least: FloatArray = np.minimum.reduce(found)
         return least
 

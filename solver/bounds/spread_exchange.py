@@ -6,10 +6,12 @@ Proof, an inequality per line: docs/bounds.md, "Exchanges over any number of pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from models.cluster import Pool
 from solver.bounds.cuts import cuts
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
@@ -30,15 +32,24 @@ class ExchangeBound:
 
     @classmethod
     def of(
-        cls, context: Context, columns: Columns, fabrics: Sequence[Fabric], parameters: FloatArray, experts: FloatArray
+        cls,
+        context: Context,
+        columns: Columns,
+        fabrics: Sequence[Fabric],
+        parameters: FloatArray,
+        experts: FloatArray,
+        *,
+        names: AbstractSet[str] | None = None,
     ) -> ExchangeBound:
-        """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
-        places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
-        place_of_pool, bundle = [places[pool.place] for pool in context.pools], replicas_together(columns)
-        largest = bundles_by_row(context.pools, place_of_pool, columns.tp, columns.cp, bundle).max(axis=1)
+        """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics.
+
+        All replicas are on GPUs of these types, or of any.
+        """
+        pools = _pools_of(context, names)
+        num_all, largest, bundle = _num_places(pools), _largest_place(pools, columns), replicas_together(columns)
         whole = group_parameters(parameters, experts, columns)
         duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
-        for fewest, most in _numbers_of_places(len(places)):
+        for fewest, most in _numbers_of_places(num_all):
             emptiest = columns.dp // (fewest * bundle) * bundle
             at = replace(columns, dp=-(-columns.dp // (most * bundle)) * bundle)
             inside = [
@@ -46,7 +57,7 @@ class ExchangeBound:
             ]
             private_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in inside])
             sent = crossing_bytes(whole, columns, fewest, context.job)
-            shared_s = _between_s(context, columns, sent, emptiest, fewest)
+            shared_s = _between_s(context, (pools, columns), sent, emptiest, fewest)
             longer_s, shorter_s = np.maximum(private_s, shared_s), np.minimum(private_s, shared_s)
             possible = (emptiest > 0) & (most * largest >= columns.dp)
             end_s = np.where(possible, longer_s + shorter_s / POLICY.num_exchange_chunks, np.inf)
@@ -54,6 +65,29 @@ class ExchangeBound:
             cards_s = np.minimum(cards_s, np.where(possible, longer_s, np.inf))
         known = np.isfinite(duration_s)
         return cls(np.where(known, duration_s, 0.0), np.where(known, cards_s, 0.0))
+
+
+def span_places(context: Context, columns: Columns, names: AbstractSet[str]) -> bool:
+    """Whether no place holds all replicas of a rank on GPUs of these types, of any of the configurations."""
+    return bool((_largest_place(_pools_of(context, names), columns) < columns.dp).all())
+
+
+def _pools_of(context: Context, names: AbstractSet[str] | None) -> Sequence[Pool]:
+    return [pool for pool in context.pools if names is None or pool.gpu.name in names]
+
+
+def _num_places(pools: Sequence[Pool]) -> int:
+    return len({pool.place for pool in pools})
+
+
+def _largest_place(pools: Sequence[Pool], columns: Columns) -> IntArray:
+    """Replicas of a rank that the largest place holds, by configuration."""
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in pools))}
+    place_of_pool = [numbers[pool.place] for pool in pools]
+    found: IntArray = bundles_by_row(pools, place_of_pool, columns.tp, columns.cp, replicas_together(columns)).max(
+        axis=1
+    )
+    return found
 
 
 def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
@@ -69,8 +103,15 @@ def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
         fewest = most + 1
 
 
-def _between_s(context: Context, columns: Columns, sent: FloatArray, emptiest: IntArray, num_places: int) -> FloatArray:
-    """A place with so many replicas sends so many bytes on a ring of so many places; no time where there is one."""
+def _between_s(
+    context: Context, among: tuple[Sequence[Pool], Columns], sent: FloatArray, emptiest: IntArray, num_places: int
+) -> FloatArray:
+    """A place with so many replicas sends so many bytes on a ring of so many places; no time where there is one.
+
+    `among` are the pools that may be in it, and the configurations.
+    """
+    pools, columns = among
+    places = {pool.place for pool in pools}
     if num_places == 1:
         return np.zeros(len(columns))
     connections = np.maximum(emptiest, 1) * columns.tp * columns.cp
@@ -79,9 +120,11 @@ def _between_s(context: Context, columns: Columns, sent: FloatArray, emptiest: I
     for cut in cuts(context):
         around = [set[str]() for _ in cut.rate_g]
         for pool, group in zip(context.pools, cut.group_of_pool, strict=True):
-            around[group].add(pool.place)
-        if num_places > max(map(len, around)):
+            around[group] |= {pool.place} & places
+        most = max(map(len, around))
+        if num_places > most:
             rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
+            rate = np.minimum(rate, cut.exchange_rates[-(-num_places // most)])
             nearest_s = max(nearest_s, cut.nearest_s)
     between_s: FloatArray = sent / rate + 2.0 * (num_places - 1) * nearest_s
     return between_s

@@ -350,7 +350,8 @@ class _TypedRanks:
                     experts=cost.expert_parameters,
                     num_places=places_with(self.kind),
                 )
-                exchanges.append(float(exchanged.min()))
+                between_s = self.kind.between_places_s(one, cost.parameters, cost.expert_parameters)
+                exchanges.append(max(float(exchanged.min()), float(between_s.min())))
                 work.append(float(cost.total_s.max()))
             self.known[key] = max(min(exchanges) - context.stack.data_parallel_overlap.value * max(work), 0.0)
         found: float = self.known[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from solver.bounds.spread_exchange import ExchangeBound
+from solver.bounds.cuts import cuts
+from solver.bounds.spread_exchange import ExchangeBound, span_places
 from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.cost.columns import ZERO1, columns_from, columns_of
-from solver.cost.data_parallel import step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import stages_of
@@ -71,3 +73,23 @@ def test_sharding_groups_share_places() -> None:
     parameters, experts = np.array([1e8, 1e8]), np.array([0.0, 0.0])
     found = ExchangeBound.of(context, columns, [fabric_of(context.pools[0])], parameters, experts)
     assert found.cards_s[0] > found.cards_s[1]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_links_of_the_places_carry_all_that_is_sent(scale: float) -> None:
+    """Two of five zones at least: 0.01 of the links' capacity takes as much longer."""
+    document = dict(named_entry("examples", "mixtral-five-zones"))
+    document["cluster"] = deepcopy(named_entry("clusters", document["cluster"]))
+    for link in document["cluster"]["links"]:
+        link["capacity_bytes_per_s"] *= scale
+    context = context_of(PlanRequest.model_validate(document))
+    row = {"tp": 4, "cp": 1, "ep": 2, "pp": 4, "dp": 80, "vpp": 1, "micro_batch": 1, "num_microbatches": 128}
+    columns = columns_from([row | {"sharding": ZERO1, "shard_group": 80, "recompute": 0}])
+    parameters, experts = np.array([1e8]), np.array([1e9])
+    names = {pool.gpu.name for pool in context.pools}
+    assert span_places(context, columns, names)
+    found = ExchangeBound.of(context, columns, [fabric_of(context.pools[0])], parameters, experts, names=names)
+    sent = crossing_bytes(group_parameters(parameters, experts, columns), columns, 2, context.job)
+    (cut,) = [one for one in cuts(context) if one.of_places]
+    assert found.duration_s[0] >= float((sent / cut.exchange_rates[2:].max()).max()) > 0.0
+    assert not span_places(context, replace(columns, dp=np.array([2])), names)
