@@ -87,7 +87,7 @@ def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[Bas
     priced = frontier.space.take(frontier.rows)
     spare_s = 0.0 if best.plan is None else step_s
     tasks = (
-        BaselineTask(number, promising(frontier.context, policy, priced, frontier.guess), best.cutoff, spare_s, until_s)
+        BaselineTask(number, promising(frontier.context, policy, priced, frontier.pace_s), best.cutoff, spare_s, until_s)
         for number, policy in enumerate(POLICIES)
         if not comparison.is_known(policy)
     )
