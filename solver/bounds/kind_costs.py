@@ -34,6 +34,16 @@ class AlikeCosts:
     columns: Columns
     price: StageCosts
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the GPU type."""
+        return frozenset({self.price.gpu_class.gpu.name})
+
+    @cached_property
+    def span_places(self) -> bool:
+        """Whether no place has room for all replicas of a rank on this type."""
+        return span_places(self.price.context, self.columns, self.names)
+
     @classmethod
     def of(cls, context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> AlikeCosts:
         """From configurations of one row each, whose parts are remembered."""
@@ -143,22 +153,6 @@ class Kind:
         return self.known_chunks.setdefault(windows.key, ChunkCosts(self, windows))
 
     @cached_property
-    def spans_places(self) -> bool:
-        """Whether no place has room for all replicas of a rank."""
-        return span_places(self.context, self.costs[0].columns, self.names)
-
-    def between_places_s(self, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
-        """Least exchange of so many parameters, a column each, by replicas in several places; 0 where one may do."""
-        if not self.spans_places:
-            return np.zeros(dense.shape[-1])
-        shape = len(costs.columns), dense.shape[-1]
-        rows = costs.columns.take(np.repeat(np.arange(shape[0]), shape[1]))
-        both = (np.broadcast_to(one, shape).ravel() for one in (dense, experts))
-        found = ExchangeBound.of(self.context, rows, [costs.price.gpu_class.fabric], *both, names=self.names)
-        least_s: FloatArray = found.duration_s.reshape(shape).min(axis=0)
-        return np.where((dense + experts).max(axis=0) > 0, least_s, 0.0)
-
-    @cached_property
     def dearest_s(self) -> float:
         """Work of a layer of the slower kind on the slowest fabric."""
         return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
@@ -231,17 +225,33 @@ class ChunkCosts:
     def _exchange_s(self, ends: Ends) -> FloatArray:
         context, found = self.kind.context, []
         for one in self.kind.costs:
-            usual, fabric = usual_layer(one.price.parts, context), one.price.gpu_class.fabric
+            usual = usual_layer(one.price.parts, context)
             other = other_layer(one.price.parts, context)
             more = _ends(one.price, ends)
             dense = self._least_of_chunk(usual.parameters, other.parameters) + more.parameters
             experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters) + more.expert_parameters
-            inside_s = least_exchange_s(
-                context, one.columns, fabric, dense=dense, experts=experts, num_places=places_with(self.kind)
-            )
-            found.append(np.maximum(inside_s, self.kind.between_places_s(one, dense, experts)))
+            found.append(stage_exchange_s(self.kind, one, dense, experts))
         least: FloatArray = np.minimum.reduce(found)
         return least
+
+
+def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
+    """Least exchange of a stage with so many parameters, a column each, on one of the types and fabrics of a kind.
+
+    Inside a place, and between places where none has room for all replicas of a rank.
+    """
+    context, fabric = kind.context, costs.price.gpu_class.fabric
+    inside_s = least_exchange_s(
+        context, costs.columns, fabric, dense=dense, experts=experts, num_places=places_with(kind)
+    )
+    if not costs.span_places:
+        return inside_s
+    shape = len(costs.columns), dense.shape[-1]
+    rows = costs.columns.take(np.repeat(np.arange(shape[0]), shape[1]))
+    both = (np.broadcast_to(one, shape).ravel() for one in (dense, experts))
+    found = ExchangeBound.of(context, rows, [fabric], *both, names=costs.names)
+    between_s = found.duration_s.reshape(shape).min(axis=0)
+    return np.where((dense + experts).max(axis=0) > 0, np.maximum(inside_s, between_s), inside_s)
 
 
 def least_of_layers(windows: Windows, usual: FloatArray, other: FloatArray) -> FloatArray:

@@ -44,11 +44,11 @@ NEEDS = (
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS, FIRST_SUM = range(7, 16)
-NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need; then come those over messages between types
+NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
 LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT = range(7, NUM_NEEDED)
-WAY, CYCLE = NUM_NEEDED, NUM_NEEDED + 1  # from the first rank to a rank; and from the last rank to the first as well
-NUM_SUMS = NUM_NEEDED + 2
+NUM_SUMS = NUM_NEEDED + 2  # with messages between types: up to a rank, and from the last rank to the first, too
+WAY, CYCLE = range(NUM_NEEDED, NUM_SUMS)
 BEHIND = BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH, GRADIENT  # summed over ranks behind, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(4)
 LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND = range(4, len(BEHIND))

@@ -17,10 +17,9 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import Ends, Kind, places_with
+from solver.bounds.kind_costs import Ends, Kind, stage_exchange_s
 from solver.bounds.least_hops import TypeHops
 from solver.bounds.stage_partition import kinds_of
-from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
 from solver.context import Context
@@ -342,16 +341,8 @@ class _TypedRanks:
             context, exchanges, work = self.kind.context, [], []
             for one in self.kind.costs:
                 cost = one.price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
-                exchanged = least_exchange_s(
-                    context,
-                    one.columns,
-                    one.price.gpu_class.fabric,
-                    dense=cost.parameters,
-                    experts=cost.expert_parameters,
-                    num_places=places_with(self.kind),
-                )
-                between_s = self.kind.between_places_s(one, cost.parameters, cost.expert_parameters)
-                exchanges.append(max(float(exchanged.min()), float(between_s.min())))
+                exchanged = stage_exchange_s(self.kind, one, cost.parameters, cost.expert_parameters)
+                exchanges.append(float(exchanged.min()))
                 work.append(float(cost.total_s.max()))
             self.known[key] = max(min(exchanges) - context.stack.data_parallel_overlap.value * max(work), 0.0)
         found: float = self.known[key]

@@ -8,7 +8,7 @@ from solver.baselines.policies import POLICIES
 from solver.baselines.run import promising
 from solver.search.alike import AlikeConfigurations
 from solver.search.comparison import Comparison
-from solver.search.frontier import Frontier
+from solver.search.frontier import Frontier, is_first_bound
 from solver.search.incumbent import Incumbent
 from solver.search.params import SearchParams
 from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, RefineBoundTask
@@ -59,7 +59,7 @@ def alike_configurations(frontier: Frontier, indices: tuple[int, ...], cutoff: f
     """What to bound together: the configurations at these places, which are alike."""
     configurations = tuple(frontier.configuration(index) for index in indices)
     target_s = target_bound_s(frontier, indices[0], cutoff)
-    return AlikeConfigurations(indices, configurations, target_s, frontier.is_first_of(indices))
+    return AlikeConfigurations(indices, configurations, target_s, is_first_bound(frontier, indices))
 
 
 def target_bound_s(frontier: Frontier, index: int, cutoff: float) -> float:
@@ -87,7 +87,9 @@ def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[Bas
     priced = frontier.space.take(frontier.rows)
     spare_s = 0.0 if best.plan is None else step_s
     tasks = (
-        BaselineTask(number, promising(frontier.context, policy, priced, frontier.pace_s), best.cutoff, spare_s, until_s)
+        BaselineTask(
+            number, promising(frontier.context, policy, priced, frontier.pace_s), best.cutoff, spare_s, until_s
+        )
         for number, policy in enumerate(POLICIES)
         if not comparison.is_known(policy)
     )

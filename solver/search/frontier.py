@@ -159,15 +159,9 @@ class Frontier:
     def set_refined(self, indices: tuple[int, ...]) -> None:
         """The bound at a place is its own, or of several places that of all."""
         same_experts = len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1
-        if same_experts and not self.is_first_of(indices):
+        if same_experts and not is_first_bound(self, indices):
             self.refined_twice.update(indices)
         (self.refined if len(indices) == 1 else self.refined_together).update(indices)
-
-    def is_first_of(self, indices: tuple[int, ...]) -> bool:
-        """Whether these share out layers by GPU type and are bounded together for the first time."""
-        first = indices[0]
-        by_type = self.space.layer_split[self.rows[first]] == BY_GPU_TYPE
-        return bool(by_type) and len(indices) > 1 and first not in self.refined_together
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
@@ -194,6 +188,13 @@ class Frontier:
         if index in self.refining:
             give_up_refining(self, (index,))
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
+
+
+def is_first_bound(frontier: Frontier, indices: tuple[int, ...]) -> bool:
+    """Whether these share out layers by GPU type and are bounded together for the first time."""
+    first = indices[0]
+    by_type = frontier.space.layer_split[frontier.rows[first]] == BY_GPU_TYPE
+    return bool(by_type) and len(indices) > 1 and first not in frontier.refined_together
 
 
 def begin_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
