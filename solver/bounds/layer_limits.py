@@ -115,7 +115,7 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
     A rank has at least one layer for each of its stages, and no more than `limits` allow; a type has no more ranks than
     it can hold with all their replicas.
     """
-    ways = PassLimits.of(types, space, limits)
+    ways = LayerTimes.of(types, space, limits)
     low, high = least_s, (1.0 + WIDEST) * least_s
     found = ways.are_possible(low)
     for _ in range(HALVINGS):
@@ -126,7 +126,7 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: Laye
 
 
 @dataclass(frozen=True)
-class PassLimits:
+class LayerTimes:
     """Whether ranks have time and memory for all layers, by what passes of a micro-batch take at least.
 
     `follows_s` follows on the last stage, or on the largest one, for each of the other micro-batches.
@@ -141,7 +141,7 @@ class PassLimits:
     follows_s: FloatArray
 
     @classmethod
-    def of(cls, types: Types, space: Space, limits: LayerLimits) -> PassLimits:
+    def of(cls, types: Types, space: Space, limits: LayerLimits) -> LayerTimes:
         """Of all rows."""
         forward, there_and_back = (
             _least_pass(types, space, lambda cost: cost.forward_s),

@@ -14,7 +14,7 @@ from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.crossing_messages import CrossingDelay
 from solver.bounds.gradient_exchange import UnknownShares
-from solver.bounds.layer_limits import LayerLimits, PassLimits, best_ranks, ends_worth, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, LayerTimes, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import distance_cases, with_distance_s
 from solver.bounds.type_ranks import Types
 from solver.configurations.enumerate import ONE_WAY, Space
@@ -93,7 +93,7 @@ class _Distance:
     price: StageCosts
     smallest: Shares
     whole: StageCost
-    ways: PassLimits
+    ways: LayerTimes
 
     @classmethod
     def of(cls, types: Types, space: Space, limits: LayerLimits) -> _Distance:
@@ -101,7 +101,7 @@ class _Distance:
         columns, ones = space.columns, np.ones_like(space.columns.pp)
         split = LayerSplit(ones, ones, ones, np.zeros_like(ones))
         smallest = Shares(columns, space.family, split, types.context.job.num_layers)
-        return cls(types, least_of(types.prices), smallest, _whole(types), PassLimits.of(types, space, limits))
+        return cls(types, least_of(types.prices), smallest, _whole(types), LayerTimes.of(types, space, limits))
 
     def least_s(self, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None) -> FloatArray:
         """`near_s` or more (seconds), with at most so many usual layers of a rank by type.
