@@ -109,13 +109,12 @@ def _between(types: Types, space: Space) -> RankTime:
     return RankTime(m * (types.layer_s + others_s), -m * columns.vpp * others_s)
 
 
-def whole_layers_s(types: Types, space: Space, least_s: FloatArray, limits: LayerLimits) -> FloatArray:
+def whole_layers_s(ways: LayerTimes, least_s: FloatArray) -> FloatArray:
     """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
 
-    A rank has at least one layer for each of its stages, and no more than `limits` allow; a type has no more ranks than
-    it can hold with all their replicas.
+    A rank has at least one layer for each of its stages, and no more than its limits allow; a type has no more ranks
+    than it can hold with all their replicas.
     """
-    ways = LayerTimes.of(types, space, limits)
     low, high = least_s, (1.0 + WIDEST) * least_s
     found = ways.are_possible(low)
     for _ in range(HALVINGS):
@@ -143,10 +142,8 @@ class LayerTimes:
     @classmethod
     def of(cls, types: Types, space: Space, limits: LayerLimits) -> LayerTimes:
         """Of all rows."""
-        forward, there_and_back = (
-            _least_pass(types, space, lambda cost: cost.forward_s),
-            _least_pass(types, space, both),
-        )
+        forward = _least_pass(types, space, lambda cost: cost.forward_s)
+        there_and_back = _least_pass(types, space, both)
         follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
         return cls(types, space, limits, forward, there_and_back, _messages_s(types, space), follows_s)
 

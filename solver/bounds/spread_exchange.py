@@ -13,6 +13,7 @@ import numpy as np
 
 from models.cluster import Pool
 from solver.bounds.cuts import cuts
+from solver.configurations.enumerate import num_places
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters, replicas_together, step_traffic
@@ -46,7 +47,7 @@ class ExchangeBound:
         All replicas are on GPUs of these types, or of any.
         """
         pools = _pools_of(context, names)
-        num_all, largest, bundle = _num_places(pools), _largest_place(pools, columns), replicas_together(columns)
+        num_all, largest, bundle = num_places(pools), _largest_place(pools, columns), replicas_together(columns)
         whole = group_parameters(parameters, experts, columns)
         duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
         for fewest, most in _numbers_of_places(num_all):
@@ -72,12 +73,8 @@ def span_places(context: Context, columns: Columns, names: AbstractSet[str]) -> 
     return bool((_largest_place(_pools_of(context, names), columns) < columns.dp).all())
 
 
-def _pools_of(context: Context, names: AbstractSet[str] | None) -> Sequence[Pool]:
+def _pools_of(context: Context, names: AbstractSet[str] | None) -> list[Pool]:
     return [pool for pool in context.pools if names is None or pool.gpu.name in names]
-
-
-def _num_places(pools: Sequence[Pool]) -> int:
-    return len({pool.place for pool in pools})
 
 
 def _largest_place(pools: Sequence[Pool], columns: Columns) -> IntArray:

@@ -35,9 +35,9 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     """Bounds, and memory: what no share of layers can bring below them."""
     types = Types.of(context, space)
     columns = space.columns
-    whole, limits = _whole(types), LayerLimits.of(types, space)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), limits)
-    bound_s = _far_s(types, space, limits, np.maximum(work_s, whole.forward_s + whole.input_grad_s))
+    whole, ways = _whole(types), LayerTimes.of(types, space, LayerLimits.of(types, space))
+    work_s = whole_layers_s(ways, slowest_rank_s(types, space))
+    bound_s = _far_s(ways, np.maximum(work_s, whole.forward_s + whole.input_grad_s))
     bound_s += _update_s(types, space)
     lacking = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(gpu_class.gpu) for gpu_class in context.gpu_classes.values())
@@ -53,27 +53,27 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
 def unequal_work_s(context: Context, space: Space) -> FloatArray:
     """The same without exchange, memory and distance: the work of the ranks and the way of a micro-batch."""
     types = Types.of(context, space)
-    whole = _whole(types)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of_work(types, space))
+    whole, ways = _whole(types), LayerTimes.of(types, space, LayerLimits.of_work(types, space))
+    work_s = whole_layers_s(ways, slowest_rank_s(types, space))
     bound_s: FloatArray = np.maximum(work_s, whole.forward_s + whole.input_grad_s)
     return bound_s
 
 
-def _far_s(types: Types, space: Space, limits: LayerLimits, near_s: FloatArray) -> FloatArray:
+def _far_s(ways: LayerTimes, near_s: FloatArray) -> FloatArray:
     """The least T, from `near_s` on, within which exchanges and messages over every cut are possible.
 
     Ranks that do not exchange over a cut have no more layers than they have time for, and the others all the rest.
     """
-    distance = _Distance.of(types, space, limits)
+    distance, types = _Distance.of(ways), ways.types
     low_s = distance.least_s(np.full_like(types.held, types.num_usual), near_s)
-    needs_s = distance.least_s(limits.most(low_s)[1], low_s, low_s)
+    needs_s = distance.least_s(ways.limits.most(low_s)[1], low_s, low_s)
     rows = np.flatnonzero(needs_s > low_s)
     if not len(rows):
         return low_s
-    some = space.take(rows)
+    some = ways.space.take(rows)
     types = Types.of(types.context, some)
     limits = LayerLimits.of(types, some)
-    distance = _Distance.of(types, some, limits)
+    distance = _Distance.of(LayerTimes.of(types, some, limits))
     low, high = low_s[rows], np.minimum(needs_s[rows], WIDEST * low_s[rows])
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
@@ -96,12 +96,13 @@ class _Distance:
     ways: LayerTimes
 
     @classmethod
-    def of(cls, types: Types, space: Space, limits: LayerLimits) -> _Distance:
+    def of(cls, ways: LayerTimes) -> _Distance:
         """Every cost at its least over the types."""
+        types, space = ways.types, ways.space
         columns, ones = space.columns, np.ones_like(space.columns.pp)
         split = LayerSplit(ones, ones, ones, np.zeros_like(ones))
         smallest = Shares(columns, space.family, split, types.context.job.num_layers)
-        return cls(types, least_of(types.prices), smallest, _whole(types), LayerTimes.of(types, space, limits))
+        return cls(types, least_of(types.prices), smallest, _whole(types), ways)
 
     def least_s(self, most: FloatArray, near_s: FloatArray, within_s: FloatArray | None = None) -> FloatArray:
         """`near_s` or more (seconds), with at most so many usual layers of a rank by type.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from solver.bounds.gradient_exchange import GradientExchange
-from solver.bounds.layer_limits import LayerLimits, whole_layers_s
+from solver.bounds.layer_limits import LayerLimits, LayerTimes, whole_layers_s
 from solver.bounds.least_hops import least_hops_s
 from solver.bounds.type_ranks import Types
 from solver.bounds.unequal_layers import slowest_rank_s
@@ -80,7 +80,9 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
     space = enumerate_space(context.request)
     space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
     types = Types.of(context, space)
-    found_s = whole_layers_s(types, space, slowest_rank_s(types, space), LayerLimits.of_work(types, space))
+    found_s = whole_layers_s(
+        LayerTimes.of(types, space, LayerLimits.of_work(types, space)), slowest_rank_s(types, space)
+    )
     least_s = np.array([min(every_share_s(types, space, row)) for row in range(len(space))])
     assert (found_s <= least_s * (1.0 + 1e-9)).all()
     assert np.median(found_s / least_s) > 0.9
