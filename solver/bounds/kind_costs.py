@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.arrays import FloatArray, IntArray
-from solver.bounds.layer_windows import Windows
+from solver.arrays import FloatArray
+from solver.bounds.layer_windows import EVERY_END, Ends, Windows
 from solver.bounds.spread_exchange import ExchangeBound, span_places
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.enumerate import num_places
@@ -20,8 +20,6 @@ from solver.configurations.pricing import PartCosts, StageCosts, kinds, least_of
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, joined
 from solver.cost.stage import StageCost
-
-Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits
 
 
 @dataclass(frozen=True)
@@ -94,14 +92,13 @@ class Kind:
         """A usual layer at its least."""
         return usual_layer(self.least.parts, self.context)
 
-    def least_of(self, windows: Windows, ends: Ends) -> StageCost:
-        """0, 1, 2 ... layers among which so many may be usual, and ends, each cost at its least."""
-        numbers, (embedding, logits) = layer_numbers(self.context), map(float, ends)
+    def least_of(self, windows: Windows) -> StageCost:
+        """So many layers, among which so many may be usual, each cost at its least."""
         has_moe = bool(self.context.job.num_moe_layers)
         found = []
         for usual in (windows.fewest, windows.most):
-            counts = (numbers - usual, usual) if has_moe else (usual, numbers - usual)
-            found.append(self.least.of(*counts, embedding=embedding, logits=logits))
+            counts = (windows.layers - usual, usual) if has_moe else (usual, windows.layers - usual)
+            found.append(self.least.of(*counts))
         one, other = found
         costs = {f.name: np.minimum(getattr(one, f.name), getattr(other, f.name)) for f in fields(StageCost)}
         return StageCost(**costs)
@@ -121,11 +118,6 @@ class Kind:
     def ends(self) -> dict[Ends, tuple[StageCost, ...]]:
         """The embedding, the logits, both or neither, by fabric."""
         return {ends: tuple(_ends(price, ends) for price in self.prices) for ends in EVERY_END}
-
-    @cached_property
-    def least_ends(self) -> dict[Ends, StageCost]:
-        """The same at their least."""
-        return {ends: _ends(self.least, ends) for ends in EVERY_END}
 
     @cached_property
     def worth(self) -> tuple[float, float]:
@@ -174,7 +166,7 @@ def places_with(kind: Kind) -> int:
 
 @dataclass(frozen=True)
 class ChunkCosts:
-    """0, 1, 2 ... consecutive layers on one GPU type, or several as one."""
+    """So many consecutive layers on one GPU type, or several as one."""
 
     kind: Kind
     windows: Windows
@@ -182,34 +174,34 @@ class ChunkCosts:
 
     @cached_property
     def forward_s(self) -> FloatArray:
-        """Least forward of 0, 1, 2 ... consecutive layers."""
+        """Least forward of so many consecutive layers."""
         return self._least_of_chunk(self.kind.layer.forward_s, self.kind.other.forward_s)
 
     @cached_property
     def both_s(self) -> FloatArray:
-        """Least forward and input gradient of 0, 1, 2 ... consecutive layers."""
+        """Least forward and input gradient of so many consecutive layers."""
         layer, other = self.kind.layer, self.kind.other
         return self._least_of_chunk(layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s)
 
     @cached_property
     def input_grad_s(self) -> FloatArray:
-        """Least input gradient of 0, 1, 2 ... consecutive layers."""
+        """Least input gradient of so many consecutive layers."""
         return self._least_of_chunk(self.kind.layer.input_grad_s, self.kind.other.input_grad_s)
 
     @cached_property
     def weight_grad_s(self) -> FloatArray:
-        """Least weight gradient of 0, 1, 2 ... consecutive layers."""
+        """Least weight gradient of so many consecutive layers."""
         return self._least_of_chunk(self.kind.layer.weight_grad_s, self.kind.other.weight_grad_s)
 
     @cached_property
     def backward_s(self) -> FloatArray:
-        """Least input and weight gradient of 0, 1, 2 ... consecutive layers."""
+        """Least input and weight gradient of so many consecutive layers."""
         layer, other = self.kind.layer, self.kind.other
         return self._least_of_chunk(layer.input_grad_s + layer.weight_grad_s, other.input_grad_s + other.weight_grad_s)
 
     @cached_property
     def activation_bytes(self) -> FloatArray:
-        """Least activation of 0, 1, 2 ... consecutive layers."""
+        """Least activation of so many consecutive layers."""
         return self._least_of_chunk(self.kind.layer.activation_bytes, self.kind.other.activation_bytes)
 
     def _least_of_chunk(self, usual: FloatArray, other: FloatArray) -> FloatArray:
@@ -217,7 +209,7 @@ class ChunkCosts:
         return least_of_layers(self.windows, usual, other)
 
     def exchange_s(self, ends: Ends) -> FloatArray:
-        """Least exchange inside a place of a stage with 0, 1, 2 ... layers and these ends."""
+        """Least exchange inside a place of a stage with so many layers and these ends."""
         if ends not in self.known_exchanges:
             self.known_exchanges[ends] = self._exchange_s(ends)
         return self.known_exchanges[ends]
@@ -255,14 +247,10 @@ def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: 
 
 
 def least_of_layers(windows: Windows, usual: FloatArray, other: FloatArray) -> FloatArray:
-    """Least sum over 0, 1, 2 ... layers: with as many usual ones as there may be, or as few."""
-    numbers = np.arange(len(windows.fewest))
-    each = (usual * number + other * (numbers - number) for number in (windows.fewest, windows.most))
+    """Least sum over so many layers: with as many usual ones as there may be, or as few."""
+    each = (usual * number + other * (windows.layers - number) for number in (windows.fewest, windows.most))
     least: FloatArray = np.minimum.reduce(list(each))
     return least
-
-
-EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))
 
 
 def _least_row(cost: StageCost) -> StageCost:
@@ -281,8 +269,3 @@ def usual_layer(parts: PartCosts, context: Context) -> StageCost:
 def other_layer(parts: PartCosts, context: Context) -> StageCost:
     """A layer of the other kind; it costs nothing where the model has none."""
     return parts[0 if context.job.num_moe_layers else 1]
-
-
-def layer_numbers(context: Context) -> IntArray:
-    """0, 1, 2 ... up to all layers."""
-    return np.arange(context.job.num_layers + 1)

@@ -6,22 +6,36 @@ The usual kind is MoE where there are any. A stage is a window: consecutive laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from models.workload import Architecture
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.compiled import compiled
-from solver.cost.columns import IntArray
+
+Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits
+EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Fewest and most usual layers among 0, 1, 2 ... layers that are one stage, or the stages of one rank."""
+    """Fewest and most usual layers among so many layers that are one stage, or the stages of one rank.
 
+    `layers` are 0, 1, 2 ... up to all layers, of several stages or ranks that one after another.
+    """
+
+    layers: IntArray
     fewest: IntArray
     most: IntArray
+
+    @classmethod
+    def joined(cls, windows: Sequence[Windows]) -> Windows:
+        """Those of several stages or ranks, one after another."""
+        columns = ([getattr(one, column.name) for one in windows] for column in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
     @property
     def key(self) -> tuple[bytes, bytes]:
@@ -43,6 +57,60 @@ class RankWindows:
         """Equal for ranks whose stages may have the same layers."""
         return self.first.key, self.last.key, self.any_stage.key, self.together.key
 
+    @classmethod
+    def joined(cls, ranks: Sequence[RankWindows]) -> RankWindows:
+        """Those of several ranks, one after another."""
+        return cls(*(Windows.joined([getattr(one, name.name) for one in ranks]) for name in fields(cls)))
+
+
+@dataclass(frozen=True, eq=False)
+class RankKinds:
+    """The ranks of a pipeline that differ in ends or in the layers that their stages may have, one after another.
+
+    `windows` has those of all kinds joined, and `kind_r` the number of every rank's kind.
+    """
+
+    ends: tuple[Ends, ...]
+    windows: RankWindows
+    kind_r: IntArray
+
+    @property
+    def layers(self) -> IntArray:
+        """0, 1, 2 ... up to all layers, once for every kind."""
+        return self.windows.together.layers
+
+    @cached_property
+    def begin(self) -> IntArray:
+        """Where the entries of the same kind begin."""
+        return np.flatnonzero(self.layers == 0).repeat(self.num_entries)
+
+    @property
+    def num_entries(self) -> int:
+        """Of one kind."""
+        return len(self.layers) // len(self.ends)
+
+    def of_each(self, values: Sequence[float] | FloatArray | BoolArray) -> FloatArray:
+        """A value of each kind, for all its numbers of layers."""
+        return np.asarray(values, dtype=np.float64).repeat(self.num_entries)
+
+    def may(self, allowed: BoolArray) -> BoolArray:
+        """Whether that is so of any number of layers of the same kind."""
+        return allowed.reshape(len(self.ends), -1).any(axis=1).repeat(self.num_entries)
+
+
+@lru_cache(maxsize=1024)
+def rank_kinds(architecture: Architecture, rank_of_stages: tuple[int, ...], worths: tuple[int, ...]) -> RankKinds:
+    """Of a pipeline with its stages on these ranks; `worths`: how many layers each of `EVERY_END` is worth."""
+    kinds, kind_r, last_stage = dict[object, tuple[Ends, RankWindows]](), list[int](), len(rank_of_stages) - 1
+    for rank in range(max(rank_of_stages) + 1):
+        at = rank == rank_of_stages[0], rank == rank_of_stages[last_stage]
+        stages = tuple(stage for stage, holder in enumerate(rank_of_stages) if holder == rank)
+        windows = rank_windows(architecture, len(rank_of_stages), stages, worths[EVERY_END.index(at)])
+        kinds.setdefault((at, windows.key), (at, windows))
+        kind_r.append(list(kinds).index((at, windows.key)))
+    ends, every_windows = zip(*kinds.values(), strict=True)
+    return RankKinds(ends, RankWindows.joined(every_windows), np.array(kind_r))
+
 
 @lru_cache(maxsize=1024)
 def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int, ...], worth: int) -> RankWindows:
@@ -54,13 +122,14 @@ def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int,
     own = [stage_windows(architecture, num_stages)[stage] for stage in stages]
     if len(own) == 1:
         return RankWindows(own[0], own[0], own[0], own[0])
-    any_stage = Windows(np.minimum.reduce([one.fewest for one in own]), np.maximum.reduce([one.most for one in own]))
     total = np.arange(architecture.num_layers + 1)
+    fewest_of_any = np.minimum.reduce([one.fewest for one in own])
+    any_stage = Windows(total, fewest_of_any, np.maximum.reduce([one.most for one in own]))
     if _is_uniform(architecture):
-        return RankWindows(own[0], own[-1], any_stage, Windows(total, total))
+        return RankWindows(own[0], own[-1], any_stage, Windows(total, total, total))
     fewest = _least_sums(np.stack([one.fewest for one in own]), worth)
     most_other = _least_sums(np.stack([total - one.most for one in own]), worth)
-    return RankWindows(own[0], own[-1], any_stage, Windows(fewest, total - most_other))
+    return RankWindows(own[0], own[-1], any_stage, Windows(total, fewest, total - most_other))
 
 
 @compiled
@@ -108,7 +177,8 @@ def stage_windows(architecture: Architecture, num_stages: int) -> tuple[Windows,
         if starts > 0:
             fewest[0, size] = most[0, size] = among[0]
             fewest[-1, size] = most[-1, size] = among[-1]
-    return tuple(Windows(*both) for both in zip(fewest, most, strict=True))
+    layers = np.arange(num_layers + 1)
+    return tuple(Windows(layers, *both) for both in zip(fewest, most, strict=True))
 
 
 @lru_cache(maxsize=256)

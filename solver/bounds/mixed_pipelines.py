@@ -38,14 +38,14 @@ class MixedPipelines:
     update_s: float
     apart_s: float
 
-    def least_s(self, low_s: float, high_s: float, clock: Clock) -> float:
+    def least_s(self, low_s: float, high_s: float, clock: Clock, effort: int = 1) -> float:
         """No choice of the ranks takes less (seconds), as far as it matters between these two.
 
-        `clock` is charged for the pipelines.
+        `clock` is charged for the pipelines, of which as many as usual are looked at, times `effort`.
         """
         nothing: tuple[bool, ...] = ()  # decided: of ranks 0, 1, ... whether each is on slower types
         queue = [(low_s, 0, nothing)]
-        for _ in range(MOST_PIPELINES):
+        for _ in range(effort * MOST_PIPELINES):
             bound_s, _, decided = queue[0]
             if bound_s >= high_s or self._is_complete(decided):
                 break

@@ -44,14 +44,15 @@ TypedLayers = tuple[tuple[str, ...], tuple[int, ...]]  # GPU type of every rank 
 
 
 def partition_pipelines_bound_s(
-    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock, *, effort: int = 1
 ) -> float:
     """The largest time up to `high_s` (seconds) that is impossible for all of these, alike but for sharding.
 
     Not below what the partition bound finds. Every price is the least of these configurations. Of a configuration alone
-    the partitions with the least bounds are remembered for `best_partitions`.
+    the partitions with the least bounds are remembered for `best_partitions`. `effort`: how many times as many
+    partitions and pipelines as usual are looked at.
     """
-    bound_s, best = _searched(context, configurations, high_s, clock)
+    bound_s, best = _searched(context, configurations, high_s, clock, effort)
     if best and len(configurations) == 1:
         context.known.partitions.once(configurations[0], lambda: best)
     return bound_s
@@ -65,7 +66,7 @@ def best_partitions(
 
 
 def _searched(
-    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock
+    context: Context, configurations: Sequence[Configuration], high_s: float, clock: Clock, effort: int = 1
 ) -> tuple[float, Sequence[TypedLayers]]:
     """The bound, and what `best_partitions` says."""
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
@@ -75,19 +76,23 @@ def _searched(
     if limit_s >= high_s:
         return high_s, ()
     most = MOST_PIPELINES if len(configurations) == 1 else MOST_OF_SEVERAL
-    bounds = _PipelineBounds(pipelines, high_s, clock, most)
+    bounds = _PipelineBounds(pipelines, high_s, clock, effort * most, effort * MOST_PARTITIONS)
     bound_s = _least_of_all(problem, bounds, limit_s)
     return bound_s, bounds.best()
 
 
 @dataclass
 class _PipelineBounds:
-    """Bounds of the pipelines of partitions (seconds), each worked out as far as it was asked for."""
+    """Bounds of the pipelines of partitions (seconds), each worked out as far as it was asked for.
+
+    No more than `num_left` pipelines, and of no more than `most_partitions` at a time.
+    """
 
     pipelines: PartitionPipelines
     high_s: float
     clock: Clock
     num_left: int
+    most_partitions: int
     known: dict[Partition, tuple[float, float]] = field(default_factory=dict)  # the bound, and what was enough
 
     def of(self, partitions: Sequence[Partition], enough_s: float) -> list[float]:
@@ -126,7 +131,7 @@ def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: f
     states, step = partition_states(problem), STEP
     while limit_s < bounds.high_s and step >= LEAST_STEP:
         next_s = min(limit_s + step * bounds.high_s, bounds.high_s)
-        found = partitions_up_to(problem, states, next_s, MOST_PARTITIONS)
+        found = partitions_up_to(problem, states, next_s, bounds.most_partitions)
         if found is None:
             step /= 2.0
             continue

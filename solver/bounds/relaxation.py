@@ -42,19 +42,20 @@ def refined_bound_s(
     clock: Clock = time.monotonic,
     *,
     quick: bool = False,
+    effort: int = 1,
 ) -> float:
     """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
 
     They have the same pipeline and differ in expert parallelism and sharding alone, so one relaxation with every cost
     at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts,
     and its pipeline where the experts are the same, unless it has to be `quick`. `clock` is charged for these
-    pipelines.
+    pipelines, of which as many as usual are looked at, times `effort`.
     """
     configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
         if quick or len({one.degrees.ep for one in configurations}) > 1:
             return stage_partition_bound_s(context, configurations, high_s)
-        return partition_pipelines_bound_s(context, configurations, high_s, clock)
+        return partition_pipelines_bound_s(context, configurations, high_s, clock, effort=effort)
     priced = _Priced.of(context, configurations)
     relaxed = _relaxed(context, configuration, priced)
     bound_s = relaxed.bound_s()
@@ -63,7 +64,7 @@ def refined_bound_s(
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
         for alone_s, mixed in _mixed_pipelines(context, configurations, priced, relaxed) if bound_s < high_s else ():
             if alone_s > bound_s:
-                bound_s = max(bound_s, min(alone_s, mixed.least_s(bound_s, high_s, clock)))
+                bound_s = max(bound_s, min(alone_s, mixed.least_s(bound_s, high_s, clock, effort)))
 
     def delayed_s(delays: MessageDelays) -> float:
         return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)

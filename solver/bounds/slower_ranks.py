@@ -78,7 +78,13 @@ def _problem(
 ) -> PartitionProblem:
     """Every rank is a kind of its own, with its own layers and no choice of them."""
     pp = configuration.degrees.pp
-    needs = [[_needs(context, configuration, half, rank, exposed_s) for half in halves] for rank in range(pp)]
+    folded = configuration.family == "v"
+    needs = np.array(
+        [
+            [needs_of(_needs(context, configuration, half, rank, exposed_s), folded=folded) for half in halves]
+            for rank in range(pp)
+        ]
+    )
     quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
     update = [stages.optimizer_s for half in halves for _, stages in half]
     return PartitionProblem(
@@ -90,7 +96,7 @@ def _problem(
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
         update_s=float(np.minimum.reduce(update).max()),
-        needs=needs_of(needs, folded=configuration.family == "v")[..., None],
+        needs=np.ascontiguousarray(np.moveaxis(needs, -1, 0))[..., None],
         apart_cc=TOGETHER,
     )
 

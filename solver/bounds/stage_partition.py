@@ -18,8 +18,8 @@ import numpy as np
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.every_partition_kernel import Partitions, joined, partitions_within
-from solver.bounds.kind_costs import AlikeCosts, Ends, Kind, usual_excess_s
-from solver.bounds.layer_windows import RankWindows, rank_windows
+from solver.bounds.kind_costs import AlikeCosts, Kind, usual_excess_s
+from solver.bounds.layer_windows import EVERY_END, rank_kinds
 from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.stage_partition_kernel import (
@@ -164,21 +164,15 @@ def partition_problem(
     configuration, context = configurations[0], gpus[0].context
     family, apart_cc = configuration.family, _apart(gpus, hops)
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, family == "v"
-    kinds, kind_r = dict[object, tuple[Ends, RankWindows]](), []
-    for rank in range(pp):
-        at = rank == 0, rank == (0 if folded else pp - 1)
-        worth = max(ends_worth(gpu, at) for gpu in gpus)
-        stages = tuple(configuration.stages_of_rank(rank))
-        windows = rank_windows(context.job.architecture, configuration.degrees.num_stages, stages, worth)
-        key = at, windows.key
-        kinds.setdefault(key, (at, windows))
-        kind_r.append(list(kinds).index(key))
-    shape = configuration.num_microbatches, vpp, family == "loop"
-    excess = usual_excess_s(gpus)
-    ranks = [[RankCosts(gpu, at, windows, *shape, excess) for gpu in gpus] for at, windows in kinds.values()]
+    worths = tuple(max(ends_worth(gpu, at) for gpu in gpus) for at in EVERY_END)
+    kinds = rank_kinds(context.job.architecture, configuration.rank_of_stages, worths)
+    shape = configuration.num_microbatches, vpp, family == "loop", usual_excess_s(gpus)
+    ranks = [RankCosts(gpu, kinds, *shape) for gpu in gpus]
+    needs = np.stack([needs_of(one.needs(), folded=folded) for one in ranks], axis=1)
+    needs = needs.reshape(len(NEEDS), len(gpus), len(kinds.ends), -1)
     average = -(-context.job.num_layers // pp)
     problem = PartitionProblem(
-        kind_r=np.array(kind_r),
+        kind_r=kinds.kind_r,
         held_c=np.array([gpu.held for gpu in gpus]),
         least_r=np.full(pp, vpp),
         num_layers=context.job.num_layers,
@@ -186,8 +180,8 @@ def partition_problem(
         looped=family == "loop",
         back=min(gpu.back for gpu in gpus),
         embedding_s=max(float(gpu.least.parts[2].forward_s[0]) for gpu in gpus),
-        update_s=min(float(one.update_s[average:].min()) for row in ranks for one in row),
-        needs=needs_of([[one.needs() for one in row] for row in ranks], folded=folded),
+        update_s=min(float(one.update_s[kinds.layers >= average].min()) for one in ranks),
+        needs=np.ascontiguousarray(needs.transpose(0, 2, 1, 3)),
         apart_cc=apart_cc,
     )
     if apart_cc.any():
@@ -204,19 +198,15 @@ def _apart(gpus: Sequence[Kind], hops: TypeHops) -> FloatArray:
     return found if found.any() else TOGETHER
 
 
-def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, folded: bool) -> FloatArray:
-    """The rows of `NEEDS` from those of every kind of rank on every type, with what precedes a rank's first gradient.
+def needs_of(one: Mapping[str, FloatArray] | Mapping[str, float], *, folded: bool) -> FloatArray:
+    """The rows of `NEEDS` of some ranks on some type, with what precedes a rank's first gradient.
 
     Before it lie the forwards of all ranks, and the last chunks' input gradients of the ranks behind it, or of those
     before it where the pipeline is folded.
     """
-
-    def row(one: Mapping[str, FloatArray | float], name: str) -> FloatArray | float:
-        if not name.startswith("gradient"):
-            return one[name]
-        return one["forward"] + one["last_gradient"] if folded == (name == "gradient_before") else one["forward"]
-
-    return np.array([[[row(one, name) for one in kind] for kind in needs] for name in NEEDS])
+    turned, other = ("gradient_before", "gradient_behind") if folded else ("gradient_behind", "gradient_before")
+    rows = {**one, turned: one["forward"] + one["last_gradient"], other: one["forward"]}
+    return np.array([rows[name] for name in NEEDS])
 
 
 def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:

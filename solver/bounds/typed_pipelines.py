@@ -17,7 +17,8 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import Ends, Kind, stage_exchange_s
+from solver.bounds.kind_costs import Kind, stage_exchange_s
+from solver.bounds.layer_windows import Ends
 from solver.bounds.least_hops import TypeHops
 from solver.bounds.stage_partition import kinds_of
 from solver.configurations.by_type import TypeCost, chunk_layers, type_costs

@@ -38,7 +38,9 @@ def _refined(frontier: Frontier, cutoff_s: float) -> bool:
     for indices in frontier.unrefined(cutoff_s, 1):
         one = alike_configurations(frontier, indices, cutoff_s)
         frontier.set_refined(indices)
-        bound_s = refined_bound_s(frontier.context, one.configurations, one.target_bound_s, quick=one.quick)
+        bound_s = refined_bound_s(
+            frontier.context, one.configurations, one.target_bound_s, quick=one.quick, effort=one.effort
+        )
         for index in indices:
             frontier.raise_bound(index, bound_s)
         return True

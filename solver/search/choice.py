@@ -59,7 +59,8 @@ def alike_configurations(frontier: Frontier, indices: tuple[int, ...], cutoff: f
     """What to bound together: the configurations at these places, which are alike."""
     configurations = tuple(frontier.configuration(index) for index in indices)
     target_s = target_bound_s(frontier, indices[0], cutoff)
-    return AlikeConfigurations(indices, configurations, target_s, is_first_bound(frontier, indices))
+    effort = frontier.params.refine_longer if frontier.refined.issuperset(indices) else 1
+    return AlikeConfigurations(indices, configurations, target_s, is_first_bound(frontier, indices), effort)
 
 
 def target_bound_s(frontier: Frontier, index: int, cutoff: float) -> float:

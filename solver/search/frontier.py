@@ -29,7 +29,7 @@ class Frontier:
     still being evaluated; `num_timed` is how many placements of one were timed before it was put back. Bounds of the
     `refined` are their own, those of the `refined_together` hold for all that are alike, too: those in
     `refined_twice` for all with the same degree of expert parallelism. All three have those `refining`, whose bounds
-    are just being worked out.
+    are just being worked out. Those `refined_longer` were refined once more, with more effort.
     `least_need` is the least memory that any priced one needs (bytes), and its row.
     """
 
@@ -49,6 +49,7 @@ class Frontier:
     refined: set[int] = field(default_factory=set)
     refined_together: set[int] = field(default_factory=set)
     refined_twice: set[int] = field(default_factory=set)
+    refined_longer: set[int] = field(default_factory=set)
     refining: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
     any_fits: bool = False
@@ -141,8 +142,9 @@ class Frontier:
     def unrefined(self, cutoff: float, most: int) -> list[tuple[int, ...]]:
         """The least bounds below the cutoff that are not refined yet, at most so many, with all that are alike.
 
-        None beyond the least refined one, which is the bound of the search then whatever the others may be. Those that
-        are just being refined are taken to be above it soon.
+        None beyond the least refined one, which is the bound of the search then whatever the others may be: it is
+        refined once more, for longer, where GPU types are mixed. Those that are just being refined are taken to be
+        above it soon.
         """
         waiting = self.bound < cutoff
         refined = np.array(sorted(self.refined - self.refining), dtype=np.int64)
@@ -154,13 +156,15 @@ class Frontier:
         for index in least[np.argsort(self.bound[least], kind="stable")].tolist():
             if self.bound[index] <= limit and not any(index in others for others in found):
                 found.append(_refined_next(self, index, open_ones))
-        return found
+        return found or _refined_longer_next(self, refined, min(limit, cutoff))
 
     def set_refined(self, indices: tuple[int, ...]) -> None:
         """The bound at a place is its own, or of several places that of all."""
         same_experts = len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1
         if same_experts and not is_first_bound(self, indices):
             self.refined_twice.update(indices)
+        if self.refined.issuperset(indices):
+            self.refined_longer.update(indices)
         (self.refined if len(indices) == 1 else self.refined_together).update(indices)
 
     def num_ruled_out(self, cutoff: float) -> int:
@@ -206,6 +210,7 @@ def begin_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
 def give_up_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
     """Nobody refines these bounds any more, so that is to be done again."""
     frontier.refining.difference_update(indices)
+    frontier.refined_longer.difference_update(indices)
     together = frontier.refined_twice if frontier.refined_twice.issuperset(indices) else frontier.refined_together
     (frontier.refined if len(indices) == 1 else together).difference_update(indices)
 
@@ -237,6 +242,17 @@ def _refined_next(frontier: Frontier, index: int, among: IntArray) -> tuple[int,
         some = among[np.isin(among, list(frontier.refined_together))]
         return _alike(frontier, index, some, WITH_SAME_EXPERTS, frontier.refined_twice)
     return (index,)
+
+
+def _refined_longer_next(frontier: Frontier, refined: IntArray, limit: float) -> list[tuple[int, ...]]:
+    """The refined configuration that holds the bound of the search, unless that had more effort before.
+
+    With one GPU type a bound is worked out whole the first time.
+    """
+    if len({one.gpu.name for one in frontier.context.gpu_classes.values()}) == 1:
+        return []
+    held = refined[frontier.bound[refined] <= limit][:1].tolist()
+    return [(index,) for index in held if index not in frontier.refined_longer]
 
 
 def _alike(frontier: Frontier, index: int, among: IntArray, names: tuple[str, ...], done: set[int]) -> tuple[int, ...]:

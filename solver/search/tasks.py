@@ -93,7 +93,9 @@ class TaskContext:
         factor = (1.0 + WORK_PER_ALIKE_BOUND * others) * (1.0 + WORK_PER_BOUNDED_POOL * pools)
         charge(self.clock, WORK_PER_REFINED_BOUND_S * factor)
         alike, high_s = refinement.configurations, refinement.target_bound_s
-        bound_s = refined_bound_s(self.context, alike, high_s, self.clock, quick=refinement.quick)
+        bound_s = refined_bound_s(
+            self.context, alike, high_s, self.clock, quick=refinement.quick, effort=refinement.effort
+        )
         return Bounded(refinement.indices, bound_s)
 
     def least_value(self, configuration: Configuration, bound_s: float) -> float:

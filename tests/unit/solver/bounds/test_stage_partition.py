@@ -9,10 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import solver.bounds.partition_pipelines
 import solver.bounds.stage_partition
 from models.plan import Configuration
+from solver.bounds.layer_windows import EVERY_END, RankKinds, rank_kinds, rank_windows
 from solver.bounds.least_hops import TypeHops
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
+from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.stage_partition import (
     TOGETHER,
     kinds_of,
@@ -25,7 +28,7 @@ from solver.bounds.stage_partition import (
 from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
 from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.bounds.work import lower_bounds
-from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
+from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, enumerate_space
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.evaluation.candidate import configuration_of
@@ -162,6 +165,49 @@ def test_pipelines_of_partitions_are_sharper_than_what_ranks_need(
     whole = [partition_pipelines_bound_s(context, [one], 3.0 * bound_s, time.monotonic) for one, bound_s in some]
     assert all(pipelines_s >= alone_s for pipelines_s, alone_s in zip(whole, ranks, strict=True))
     assert np.mean(np.divide(whole, ranks)) > 1.005
+
+
+def test_with_more_effort_the_bound_is_that_of_more_pipelines(
+    context: Context, rows: list[tuple[Configuration, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut short it is lower; never above that of all pipelines."""
+    some = rows[:6]
+
+    def bounds_s(effort: int) -> list[float]:
+        clock = time.monotonic
+        return [partition_pipelines_bound_s(context, [one], 3.0 * high_s, clock, effort=effort) for one, high_s in some]
+
+    whole = bounds_s(1)
+    monkeypatch.setattr(solver.bounds.partition_pipelines, "MOST_PIPELINES", 1)
+    short, longer = bounds_s(1), bounds_s(64)
+    assert all(low <= more <= high for low, more, high in zip(short, longer, whole, strict=True))
+    assert max(np.divide(longer, short)) > 1.001
+
+
+@pytest.mark.parametrize("family", ["loop", "v"])
+def test_a_kind_of_rank_costs_the_same_whatever_stands_beside_it(family: str) -> None:
+    """Tables of all kinds together are those of each alone."""
+    moe = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 14336, "first_moe_layer": 3}
+    allowed = {"tp": [2], "cp": [1], "pp": [4], "vpp": [2], "micro_batch_sequences": [1], "recompute": ["none"]}
+    context = three_types(ARCHITECTURE | {"moe": moe}, hosts=4, batch=64, allowed=allowed)
+    space = enumerate_space(context.request)
+    rows = np.flatnonzero((space.layer_split == BY_GPU_TYPE) & (space.family == FAMILY_CODES.index(family)))
+    configuration = configuration_of(context, space, int(rows[0]))
+    gpus = kinds_of(context, [columns_of(configuration)])
+    worths = tuple(max(ends_worth(gpu, at) for gpu in gpus) for at in EVERY_END)
+    kinds = rank_kinds(context.job.architecture, configuration.rank_of_stages, worths)
+    assert len(kinds.ends) > 2
+    size = len(kinds.layers) // len(kinds.ends)
+    for gpu in gpus:
+        together = RankCosts(gpu, kinds, 16, 2, family == "loop", (0.0, 0.0)).needs()
+        for number, at in enumerate(kinds.ends):
+            own, rank = slice(number * size, (number + 1) * size), kinds.kind_r.tolist().index(number)
+            stages = tuple(configuration.stages_of_rank(rank))
+            windows = rank_windows(context.job.architecture, 8, stages, worths[EVERY_END.index(at)])
+            alone = RankKinds((at,), windows, np.zeros(1, dtype=np.int64))
+            needs = RankCosts(gpu, alone, 16, 2, family == "loop", (0.0, 0.0)).needs()
+            for name, table in needs.items():
+                np.testing.assert_allclose(together[name][own], table, rtol=1e-12, err_msg=name)
 
 
 def test_types_that_count_as_one_bound_no_sharper(

@@ -14,10 +14,10 @@ from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
 from solver.cost.columns import FSDP
 from solver.objective import Goal
-from solver.search.choice import least_refined
+from solver.search.choice import alike_configurations, least_refined
 from solver.search.frontier import Frontier, begin_refining, give_up_refining
 from solver.search.params import SearchParams
-from tests.build_job import context_of, job
+from tests.build_job import ARCHITECTURE, context_of, job, three_types
 
 
 @pytest.fixture
@@ -140,6 +140,30 @@ def test_bounds_under_way_hold_up_no_others(frontier: Frontier) -> None:
     assert frontier.unrefined(cutoff, 1) == [], "the least bound is refined"
     give_up_refining(frontier, (order[0],))
     assert frontier.unrefined(cutoff, 1) == [(order[0],)]
+
+
+def test_where_types_are_mixed_what_holds_the_bound_is_refined_once_more() -> None:
+    """For longer; and again where nobody does it any more."""
+    allowed = {"tp": [2], "cp": [1], "micro_batch_sequences": [1], "recompute": ["none"]}
+    context = three_types(ARCHITECTURE, hosts=4, batch=64, allowed=allowed)
+    goal, cutoff = Goal.of(context), float("inf")
+    frontier = Frontier(context, enumerate_space(context.request), goal)
+    frontier.load(cutoff, planned=False)
+    least = int(np.argmin(frontier.bound))
+    frontier.set_refined((least, least))
+    (alone,) = frontier.unrefined(cutoff, 1)
+    assert alone == (least,)
+    assert alike_configurations(frontier, alone, cutoff).effort == 1
+    frontier.set_refined(alone)
+    for _ in range(2):
+        assert frontier.unrefined(cutoff, 1) == [alone]
+        assert alike_configurations(frontier, alone, cutoff).effort == frontier.params.refine_longer > 1
+        begin_refining(frontier, alone)
+        assert alone not in frontier.unrefined(cutoff, 1), "it is under way"
+        give_up_refining(frontier, alone)
+        frontier.set_refined(alone)
+    frontier.set_refined(alone)
+    assert frontier.unrefined(cutoff, 1) == [], "no more is to be had from it"
 
 
 def test_a_plan_does_not_wait_for_all_to_be_screened(monkeypatch: pytest.MonkeyPatch) -> None:
