@@ -16,7 +16,8 @@
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
   which links and the cards of each rank carry them. Needs stage prices.
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
-`rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs `kind_costs`.
+`rank_costs`: what a rank with so many layers costs at least on a type. Needs `kind_costs`.
+`rank_needs`: what it takes at least in each line of `stage_partition`. Needs `rank_costs`.
 `layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.
 `lightest`: the least work on a rank or a stage of even pipelines, in columns. Needs stage prices.
 `connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.

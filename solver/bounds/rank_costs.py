@@ -1,23 +1,19 @@
 """What the pipeline ranks of a GPU type take at least with 0, 1, 2 ... layers, for configurations that are alike.
 
-Every table has one kind of rank after another, each with one entry per number of layers; `RankCosts.needs` makes the
-rows that the stage partition bound adds to what other ranks take. What each row means: docs/bounds.md, "Partition of
-layers over GPU types".
+Every table has one kind of rank after another, each with one entry per number of layers. What the stage partition bound
+makes of them is in `rank_needs.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray
-from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers, other_layer, places_with, usual_layer
+from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers, other_layer, usual_layer
 from solver.bounds.layer_windows import Ends, RankKinds
-from solver.bounds.synchronisation import least_exchange_s
 from solver.context import Context
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
@@ -135,249 +131,7 @@ class RankCosts:
         found: FloatArray = np.where(usual & other, pick(*costs), np.where(usual, *costs))
         return found
 
-    def needs(self) -> dict[str, FloatArray]:
-        """The tables of `PartitionProblem` on this type, by kind of rank and layers."""
-        m, v, inner, ends = float(self.num_microbatches), self.vpp, self.inner, self.ends
-        layer, other = self.kind.layer, self.kind.other
-        first_chunk_s, last_forward, last_both, last_gradient = _outer_chunks_s(self)
-        forward, gradient = inner.forward_s + ends.forward_s, inner.input_grad_s + ends.input_grad_s
-        total, both = inner.total_s + ends.total_s, forward + gradient
-        update, capacity = self.update_s, self.capacity_bytes
-        fits = inner.activation_bytes + ends.activation_bytes <= capacity * (1.0 + ROUNDING)
-        safe = np.where(fits & (capacity > 0), capacity, 1.0)
-        first_s, last_s = _outside_s(self, safe)
-        work, exposed = m * total, _least_exposed_s(self)
-        needs = {
-            "work": np.where(fits, np.maximum(work + exposed, _exchanges_s(self)) + update, np.inf),
-            "late": m * (total - forward + last_forward) + exposed + update,
-            "through": work - last_s + update,
-            "early": work - first_s + exposed + update,
-            "early_back": work - first_s - last_s + update,
-            "last": m * last_both + update,
-            "between": m * (both - forward + last_forward) + update,
-            "first_chunk": first_chunk_s,
-            "last_chunk": last_forward,
-            "before_last": _before_last_s(self),
-            "own_both": both if v == 1 else self.chunk.both_s[self.ranks.begin + self.chunks[2]],
-            "home": (m - 1.0) * _slowest_chunk_s(self) + update,
-            "forwards": m * forward + update,
-            "first_end": _first_end_s(self),
-            "input_gradient": gradient,
-            "forward": _evened_s(self, layer.forward_s, other.forward_s, self.excess_s[0]) + ends.forward_s,
-            "both": both,
-            "even_both": _evened_s(
-                self, layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s, self.excess_s[1]
-            )
-            + ends.forward_s
-            + ends.input_grad_s,
-            "last_gradient": last_gradient,
-        }
-        return needs | _memory_needs(self, safe)
-
 
 def ends_worth(kind: Kind, at: Ends) -> int:
     """Whole layers that the ends of a rank take as long as."""
     return int(sum(worth * here for worth, here in zip(kind.worth, at, strict=True)))
-
-
-def _outer_chunks_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Forward of the first chunk; of the last one forward, forward and input gradients of the rank, and its gradient.
-
-    With several chunks the last of them alone counts in all three.
-    """
-    inner, ends, begin = rank.inner, rank.ends, rank.ranks.begin
-    if rank.vpp == 1:
-        forward, gradient = inner.forward_s + ends.forward_s, inner.input_grad_s + ends.input_grad_s
-        return forward, forward, inner.forward_s + inner.input_grad_s + ends.forward_s, gradient
-    windows, embedding = rank.ranks.windows, rank.has_ends[0]
-    first, last = rank.kind.chunk(windows.first), rank.kind.chunk(windows.last)
-    embedding_s, embedding_back_s = (
-        embedding * float(getattr(rank.kind.least.parts[2], name)[0]) for name in ("forward_s", "input_grad_s")
-    )
-    at_first, at_last, in_last = begin + rank.chunks[0], begin + rank.chunks[1], ends.forward_s - embedding_s
-    return (
-        first.forward_s[at_first] + embedding_s,
-        last.forward_s[at_last] + in_last,
-        last.both_s[at_last] + in_last,
-        last.input_grad_s[at_last] + ends.input_grad_s - embedding_back_s,
-    )
-
-
-def _slowest_chunk_s(rank: RankCosts) -> FloatArray:
-    """Least forward or input gradient, whichever takes longer, of the chunk with most layers."""
-    most = rank.ranks.begin + -(-rank.layers // rank.vpp)
-    slowest: FloatArray = np.maximum(rank.chunk.forward_s, rank.chunk.input_grad_s)[most]
-    return slowest
-
-
-def _before_last_s(rank: RankCosts) -> FloatArray:
-    """Least forward of all chunks but the last: v - 1 of the smallest, or all layers but the largest chunk's."""
-    if rank.vpp == 1:
-        return np.zeros(len(rank.layers))
-    n, v, kind = rank.layers, rank.vpp, rank.kind
-    first_s = rank.has_ends[0] * float(kind.least.parts[2].forward_s[0])
-    fewest = np.minimum(rank.chunks[0], n // v)
-    quickest_s = rank.of_kinds_of_layer((float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])), np.minimum)
-    smallest_s = (v - 1) * rank.chunk.forward_s[rank.ranks.begin + fewest]
-    before_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
-    return before_s + first_s
-
-
-def _evened_s(rank: RankCosts, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:
-    """Least of a rank's layers where `excess_s` of every usual one is shared out over all layers of the model.
-
-    A sum over all ranks is no more than what all layers take: of a rank alone it may be.
-    """
-    job, spread = rank.context.job, least_of_layers(rank.ranks.windows.together, usual_s - excess_s, other_s)
-    return spread + excess_s * (job.num_moe_layers or job.num_layers) / job.num_layers * rank.layers
-
-
-def _exchanges_s(rank: RankCosts) -> FloatArray:
-    """Up to the end of the exchanges of all chunks, from the first forward; see `rank_exchanges_s`.
-
-    Before all of them come all forwards, and the gradients of a chunk; together they take no less than one exchange
-    of all parameters would.
-    """
-    if rank.vpp == 1:
-        return np.zeros(len(rank.layers))
-    exchanges = [
-        least_exchange_s(
-            rank.context,
-            one.columns,
-            one.price.gpu_class.fabric,
-            dense=dense,
-            experts=experts,
-            num_places=places_with(rank.kind),
-        )
-        for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
-    ]
-    exchange = np.minimum.reduce(exchanges)
-    forward_s = rank.inner.forward_s + rank.ends.forward_s
-    before = rank.num_microbatches * (forward_s + rank.chunk.backward_s[rank.ranks.begin + rank.chunks[2]])
-    overlap = _overlap_s(rank, rank.largest_chunk, rank.ranks.ends)
-    found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
-    return found
-
-
-def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray, ends: Sequence[Ends]) -> FloatArray:
-    """The most that the exchange of a stage with so many layers has of a head start; ends by kind of rank."""
-    ends_s = rank.ranks.of_each([max(float(cost.total_s.max()) for cost in rank.kind.ends[at]) for at in ends])
-    share = rank.context.stack.data_parallel_overlap.value
-    return np.asarray(share * (num_layers * rank.kind.dearest_s + ends_s), dtype=np.float64)
-
-
-def _exposed_s(rank: RankCosts, exchange_s: FloatArray, fewest: IntArray, ends: Sequence[Ends]) -> FloatArray:
-    """Least exchange of one of its stages with so many layers or more, up to its largest, beyond what overlaps.
-
-    `exchange_s` is that of a stage by its layers; it has these ends at most, by kind of rank.
-    """
-    exposed, all_layers = np.maximum(exchange_s - _overlap_s(rank, rank.layers, ends), 0.0), int(rank.layers[-1])
-    fewest = np.maximum(fewest, min(1, all_layers))
-    most = np.maximum(fewest, rank.layers if rank.vpp == 1 else rank.largest_chunk.astype(np.int64))
-    sizes = (np.minimum(fewest + more, most) for more in range(int((most - fewest).max()) + 1))
-    exposed_s: FloatArray = np.minimum.reduce(
-        [exposed[rank.ranks.begin + np.minimum(size, all_layers)] for size in sizes]
-    )
-    return exposed_s
-
-
-def _least_exposed_s(rank: RankCosts) -> FloatArray:
-    """Least exchange of a stage beyond what overlaps."""
-    fewest = rank.layers if rank.vpp == 1 else rank.chunks[2]
-    return _exposed_s(rank, rank.chunk.exchange_s((False, False)), fewest, rank.ranks.ends)
-
-
-def _first_end_s(rank: RankCosts) -> FloatArray:
-    """The first stage's weight gradient and exchange, which follow the last of all input gradients."""
-    first, is_alone = rank.kind.chunk(rank.ranks.windows.first), rank.vpp == 1
-    chunk_s = rank.inner.weight_grad_s if is_alone else first.weight_grad_s[rank.ranks.begin + rank.chunks[0]]
-    ends = True, is_alone and any(at == (True, True) for at in rank.ranks.ends)
-    of_each = [ends] * len(rank.ranks.ends)
-    exposed_s = _exposed_s(rank, first.exchange_s(ends), rank.layers if is_alone else rank.chunks[0], of_each)
-    return rank.has_ends[0] * (chunk_s + float(rank.kind.least.parts[2].weight_grad_s[0]) + exposed_s)
-
-
-def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Most forwards before the first gradient, and most weight gradients after the last input gradient.
-
-    Of what is counted, and of what memory holds with layers of either kind alone.
-    """
-    m, most = float(rank.num_microbatches), []
-    for seconds, held in (("forward_s", "activation_bytes"), ("weight_grad_s", "weight_grad_context_bytes")):
-        usual, other = (
-            float(getattr(one, seconds)[0]) / max(float(getattr(one, held)[0]), 1e-9)
-            for one in (rank.kind.layer, rank.kind.other)
-        )
-        per_byte = rank.of_kinds_of_layer((usual, other), np.maximum)
-        inside_s = np.minimum(m * getattr(rank.inner, seconds), capacity * per_byte)
-        most.append(inside_s + m * getattr(rank.ends, seconds))
-    return most[0], most[1]
-
-
-def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """With several chunks, the round trips of micro-batches that wait for memory, and the whole cycles of each.
-
-    Chunk j (from 0) of a micro-batch begins when the rank has its chunks up to j and all of its later ones to come: so
-    no more than K micro-batches are between the forward and the input gradient of it, K = capacity / activations of
-    these chunks, which are no less than j + 1 of the smallest, nor than all but v - 1 - j of the largest. So m / K
-    trips follow each other, each with the v - 1 - j chunks of all ranks behind it. Of all j the longest in all counts;
-    in a V only j = 0, which all of the other ranks' chunks behind it follow.
-    """
-    v, whole = rank.vpp, rank.inner.activation_bytes
-    smallest = rank.chunk.activation_bytes[rank.ranks.begin + rank.chunks[2]]
-    each = float(rank.kind.layer.activation_bytes[0]), float(rank.kind.other.activation_bytes[0])
-    largest = rank.largest_chunk * rank.of_kinds_of_layer(each, np.maximum)
-    trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
-    for later in range(v) if rank.looped else (v - 1,):
-        held = np.maximum((v - later) * smallest, whole - later * largest)
-        slots = np.maximum(np.floor(capacity / np.maximum(held, 1.0) * (1.0 + ROUNDING)), 1.0)
-        own = np.where(held > 0, np.ceil(rank.num_microbatches / slots), 1.0)
-        is_longer = own * (later + 1.0) > trips * (cycles + 1.0)
-        trips, cycles = np.where(is_longer, own, trips), np.where(is_longer, float(later * rank.looped), cycles)
-    return trips, cycles
-
-
-def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray]:
-    """What memory for few micro-batches costs."""
-    m, v, n, inner = float(rank.num_microbatches), rank.vpp, rank.layers, rank.inner
-    both_s, weights_s, retained = _per_activation(rank)
-    if v == 1:
-        slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
-        trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
-        last = (trips - 1.0) * inner.weight_grad_s * (retained >= 1.0)
-        nothing = np.zeros(len(n))
-        return {
-            "weighted": nothing,
-            "trips": trips,
-            "trip_cycles": nothing,
-            "trip_last": last,
-            "held_own": nothing,
-            "held_per_s": nothing,
-        }
-    fewest, per_byte = rank.ranks.begin + rank.chunks[2], m / capacity
-    trips, cycles = _round_trips(rank, capacity)
-    own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
-    return {
-        "weighted": rank.chunk.both_s[fewest] * v * (v - 1) / 2.0,
-        "trips": trips,
-        "trip_cycles": cycles,
-        "trip_last": np.zeros(len(n)),
-        "held_own": own,
-        "held_per_s": per_byte * rank.chunk.activation_bytes[fewest],
-    }
-
-
-def _per_activation(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Forward and input gradient, and weight gradient, per byte of activations; the part of it that W retains."""
-    kinds = rank.kind.layer, rank.kind.other
-    held = [max(float(one.activation_bytes[0]), 1e-9) for one in kinds]
-    per_byte = [
-        (
-            float((one.forward_s + one.input_grad_s)[0]) / own,
-            float(one.weight_grad_s[0]) / own,
-            min(float(one.weight_grad_context_bytes[0]) / own, 1.0),
-        )
-        for one, own in zip(kinds, held, strict=True)
-    ]
-    both_s, weights_s, retained = (rank.of_kinds_of_layer(costs, np.minimum) for costs in zip(*per_byte, strict=True))
-    return both_s, weights_s, retained

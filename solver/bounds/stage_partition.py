@@ -2,7 +2,7 @@
 
 A time T (seconds) is possible only if some partition into ranks, a GPU type and layers for each, leaves every rank time
 for its own work and for what it waits for, and memory for the activations that it holds. The largest T for which no
-partition does is the bound. What a rank takes alone is in `rank_costs.py`, the search over partitions in
+partition does is the bound. What a rank takes alone is in `rank_needs.py`, the search over partitions in
 `stage_partition_kernel.py`.
 
 Proof, an inequality per row of `NEEDS`: docs/bounds.md, "Partition of layers over GPU types".
@@ -22,6 +22,7 @@ from solver.bounds.kind_costs import AlikeCosts, Kind, usual_excess_s
 from solver.bounds.layer_windows import EVERY_END, rank_kinds
 from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.rank_costs import RankCosts, ends_worth
+from solver.bounds.rank_needs import rank_needs
 from solver.bounds.stage_partition_kernel import (
     BOTH,
     EVEN_BOTH,
@@ -168,7 +169,7 @@ def partition_problem(
     kinds = rank_kinds(context.job.architecture, configuration.rank_of_stages, worths)
     shape = configuration.num_microbatches, vpp, family == "loop", usual_excess_s(gpus)
     ranks = [RankCosts(gpu, kinds, *shape) for gpu in gpus]
-    needs = np.stack([needs_of(one.needs(), folded=folded) for one in ranks], axis=1)
+    needs = np.stack([needs_of(rank_needs(one), folded=folded) for one in ranks], axis=1)
     needs = needs.reshape(len(NEEDS), len(gpus), len(kinds.ends), -1)
     average = -(-context.job.num_layers // pp)
     problem = PartitionProblem(

@@ -30,6 +30,8 @@ NEEDS = (
     "own_both",
     "home",
     "forwards",
+    "cycles",
+    "after_cycles",
     "first_chunk",
     "before_last",
     "forward",
@@ -41,17 +43,28 @@ NEEDS = (
     "even_both",
     "first_end",
     "input_gradient",
+    "small_chunk",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS, FIRST_SUM = range(7, 16)
+TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS = range(7, 15)
+CYCLES, AFTER_CYCLES, FIRST_SUM = range(15, 18)
 NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
-LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT = range(7, NUM_NEEDED)
+LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT, SMALL_CHUNK = range(7, NUM_NEEDED)
 NUM_SUMS = NUM_NEEDED + 2  # with messages between types: up to a rank, and from the last rank to the first, too
 WAY, CYCLE = range(NUM_NEEDED, NUM_SUMS)
-BEHIND = BEFORE_LAST, BOTH, WEIGHTED, GRADIENT_BEHIND, LAST_CHUNK, EVEN_BOTH, GRADIENT  # summed over ranks behind, too
+BEHIND = (
+    BEFORE_LAST,
+    BOTH,
+    WEIGHTED,
+    GRADIENT_BEHIND,
+    LAST_CHUNK,
+    EVEN_BOTH,
+    GRADIENT,
+    SMALL_CHUNK,
+)  # of ranks behind, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(4)
-LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND = range(4, len(BEHIND))
+LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND, SMALL_BEHIND = range(4, len(BEHIND))
 WAY_BEHIND = len(BEHIND)
 
 
@@ -295,6 +308,11 @@ def rank_need_s(
     back_s = max(known[GRADIENT], gradients_s) + all_hops_s + first_end_s
     rest_s = before[LAST_CHUNK] + before_hops_s if folded else behind[LAST_CHUNK_BEHIND] + behind_hops_s
     need_s = max(need_s, lead_s + needs[FORWARDS, kind, gpu, n] + rest_s + back_s)
+    if problem.looped and v > 1:
+        small_s = before[SMALL_CHUNK] + needs[FIRST_SUM + SMALL_CHUNK, kind, gpu, n] + behind[SMALL_BEHIND]
+        around_s = max(known[SMALL_CHUNK], small_s) + problem.ahead_delay_s / (v - 1.0) + cycle_s
+        begin_s = needs[CYCLES, kind, gpu, n] * around_s + before[SMALL_CHUNK] + before_hops_s
+        need_s = max(need_s, begin_s + needs[AFTER_CYCLES, kind, gpu, n])
     held_s = _memory_need_s(problem, at, (known, before, behind), (lead_s + lead_back_s, behind_hops_s, cycle_s))
     return float(max(need_s, held_s))
 

@@ -16,6 +16,7 @@ from solver.bounds.layer_windows import EVERY_END, RankKinds, rank_kinds, rank_w
 from solver.bounds.least_hops import TypeHops
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.rank_costs import RankCosts, ends_worth
+from solver.bounds.rank_needs import rank_needs
 from solver.bounds.stage_partition import (
     TOGETHER,
     kinds_of,
@@ -36,6 +37,7 @@ from tests.build_job import ARCHITECTURE, three_types
 
 LAYER_S, NUM_MICROBATCHES, NUM_RANKS, NUM_LAYERS = (1.0, 2.5), 8.0, 3, 7
 BACK, EMBEDDING_S, THROUGH_SHARE, BOTH_SHARE = 1.5, 0.2, 0.9, 2.0
+SMALL_SHARE, AFTER_SHARE = 0.25, 0.9
 CHUNKS = {"one_way": 1, "loop": 3, "v": 2}
 HIGH_S = 1e3
 
@@ -46,7 +48,8 @@ def problem(
     """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline.
 
     Most of the work is done before the last gradient goes back. A message from rank to rank takes `hop_s`, and
-    `apart_s` more between the types; a loop has three chunks, a V two.
+    `apart_s` more between the types; a loop has three chunks, a V two. In a loop the first two chunks of a rank with an
+    odd number of layers have fewer than the last.
     """
     layers = np.arange(NUM_LAYERS + 1.0)
     work_s = np.outer(LAYER_S, layers)
@@ -54,6 +57,9 @@ def problem(
     needs |= {"work": NUM_MICROBATCHES * work_s, "first_chunk": work_s / 3.0, "trips": np.ones_like(work_s)}
     needs["through"] = THROUGH_SHARE * needs["work"]
     needs["both"] = BOTH_SHARE * work_s
+    if family == "loop":
+        needs |= {"cycles": np.tile(2.0 * (layers % 2), (2, 1)), "small_chunk": SMALL_SHARE * work_s}
+        needs["after_cycles"] = AFTER_SHARE * needs["work"]
     return PartitionProblem(
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
@@ -90,11 +96,15 @@ def all_partitions(
             )
             passes, ways_home = CHUNKS[family], (CHUNKS[family] - 1) * (family == "loop")
             crossings = passes * changes[1:].sum() + ways_home * changes[0]
+            for rank, own_s in enumerate(work_s if family == "loop" else []):
+                around_s = SMALL_SHARE * sum(work_s) + apart_s * changes.sum()
+                begin_s = 2.0 * (layers[rank] % 2) * around_s + SMALL_SHARE * sum(work_s[:rank]) + ways_s[rank]
+                time_s = max(time_s, begin_s + AFTER_SHARE * NUM_MICROBATCHES * own_s)
             yield types, layers, max(time_s, BOTH_SHARE * sum(work_s) + 2.0 * apart_s * float(crossings))
 
 
 MESSAGES = [(0.0, 0.0, "one_way"), (0.7, 0.0, "one_way"), (4.0, 0.0, "one_way"), (0.7, 5.0, "one_way"),
-            (0.0, 6.0, "loop"), (0.0, 6.0, "v")]  # fmt: skip
+            (0.0, 6.0, "loop"), (0.0, 0.0, "loop"), (0.0, 6.0, "v")]  # fmt: skip
 
 
 @pytest.mark.parametrize("messages", MESSAGES)
@@ -199,13 +209,13 @@ def test_a_kind_of_rank_costs_the_same_whatever_stands_beside_it(family: str) ->
     assert len(kinds.ends) > 2
     size = len(kinds.layers) // len(kinds.ends)
     for gpu in gpus:
-        together = RankCosts(gpu, kinds, 16, 2, family == "loop", (0.0, 0.0)).needs()
+        together = rank_needs(RankCosts(gpu, kinds, 16, 2, family == "loop", (0.0, 0.0)))
         for number, at in enumerate(kinds.ends):
             own, rank = slice(number * size, (number + 1) * size), kinds.kind_r.tolist().index(number)
             stages = tuple(configuration.stages_of_rank(rank))
             windows = rank_windows(context.job.architecture, 8, stages, worths[EVERY_END.index(at)])
             alone = RankKinds((at,), windows, np.zeros(1, dtype=np.int64))
-            needs = RankCosts(gpu, alone, 16, 2, family == "loop", (0.0, 0.0)).needs()
+            needs = rank_needs(RankCosts(gpu, alone, 16, 2, family == "loop", (0.0, 0.0)))
             for name, table in needs.items():
                 np.testing.assert_allclose(together[name][own], table, rtol=1e-12, err_msg=name)
 
