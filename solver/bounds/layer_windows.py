@@ -24,7 +24,7 @@ EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (Tr
 class Windows:
     """Fewest and most usual layers among so many layers that are one stage, or the stages of one rank.
 
-    `layers` are 0, 1, 2 ... up to all layers, of several stages or ranks that one after another.
+    `layers` are 0, 1, 2 ... up to all layers; of several ranks they stand one after another.
     """
 
     layers: IntArray
@@ -65,9 +65,9 @@ class RankWindows:
 
 @dataclass(frozen=True, eq=False)
 class RankKinds:
-    """The ranks of a pipeline that differ in ends or in the layers that their stages may have, one after another.
+    """Kinds of ranks of a pipeline: they differ in ends, or in the layers that their stages may have.
 
-    `windows` has those of all kinds joined, and `kind_r` the number of every rank's kind.
+    `windows` has those of all kinds, one after another, and `kind_r` the number of every rank's kind.
     """
 
     ends: tuple[Ends, ...]
@@ -86,14 +86,14 @@ class RankKinds:
 
     @property
     def num_entries(self) -> int:
-        """Of one kind."""
+        """Numbers of layers of one kind."""
         return len(self.layers) // len(self.ends)
 
     def of_each(self, values: Sequence[float] | FloatArray | BoolArray) -> FloatArray:
         """A value of each kind, for all its numbers of layers."""
         return np.asarray(values, dtype=np.float64).repeat(self.num_entries)
 
-    def may(self, allowed: BoolArray) -> BoolArray:
+    def any_of_kind(self, allowed: BoolArray) -> BoolArray:
         """Whether that is so of any number of layers of the same kind."""
         return allowed.reshape(len(self.ends), -1).any(axis=1).repeat(self.num_entries)
 

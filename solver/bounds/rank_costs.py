@@ -126,8 +126,8 @@ class RankCosts:
     def of_kinds_of_layer(self, costs: tuple[float, float], pick: np.ufunc) -> FloatArray:
         """The least or largest of the costs of a usual layer and of another, of those that a rank's stages may have."""
         windows, job = self.ranks.windows.any_stage, self.context.job
-        usual = self.ranks.may(windows.most > 0)
-        other = self.ranks.may(windows.fewest < self.layers) & bool(job.num_moe_layers and job.num_dense_layers)
+        usual = self.ranks.any_of_kind(windows.most > 0)
+        other = self.ranks.any_of_kind(windows.fewest < self.layers) & bool(job.num_moe_layers and job.num_dense_layers)
         found: FloatArray = np.where(usual & other, pick(*costs), np.where(usual, *costs))
         return found
 

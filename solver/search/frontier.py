@@ -156,7 +156,7 @@ class Frontier:
         for index in least[np.argsort(self.bound[least], kind="stable")].tolist():
             if self.bound[index] <= limit and not any(index in others for others in found):
                 found.append(_refined_next(self, index, open_ones))
-        return found or _refined_longer_next(self, refined, min(limit, cutoff))
+        return found or ([] if limit >= cutoff else _refined_longer_next(self, refined, limit))
 
     def set_refined(self, indices: tuple[int, ...]) -> None:
         """The bound at a place is its own, or of several places that of all."""
