@@ -59,7 +59,7 @@ def partitions_within(
     """
     shape = most, len(problem.kind_r)
     found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most))
-    number = _enumerate(problem, states, most_layers(problem, limit_s), *sums, limit_s, found)
+    number = _enumerate(problem, states, most_layers(problem, limit_s), sums, limit_s, found)
     return None if number < 0 else found.at(slice(number))
 
 
@@ -68,15 +68,14 @@ def _enumerate(
     problem: PartitionProblem,
     states: PartitionStates,
     most: Ints,
-    known: Floats,
-    behind: Floats,
+    others: tuple[Floats, Floats],
     limit_s: float,
     found: Partitions,
 ) -> int:
     """Depth first, rank after rank: every type, and of it every number of layers; how many, -1 for too many."""
     num_ranks, used = len(problem.kind_r), np.zeros(len(problem.held_c), dtype=np.int64)
     chosen = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1, used, np.zeros((num_ranks + 1, NUM_SUMS))
-    return _walk(problem, states, most, (known, behind), limit_s, chosen, found)
+    return _walk(problem, states, most, others, limit_s, chosen, found)
 
 
 @compiled

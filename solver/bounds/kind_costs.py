@@ -227,21 +227,24 @@ class ChunkCosts:
         return least
 
 
+def inside_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
+    """Least exchange inside a place of so many parameters, a column each, on one of the types and fabrics of a kind."""
+    fabric, places = costs.price.gpu_class.fabric, places_with(kind)
+    return least_exchange_s(kind.context, costs.columns, fabric, dense=dense, experts=experts, num_places=places)
+
+
 def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
     """Least exchange of a stage with so many parameters, a column each, on one of the types and fabrics of a kind.
 
     Inside a place, and between places where none has room for all replicas of a rank.
     """
-    context, fabric = kind.context, costs.price.gpu_class.fabric
-    inside_s = least_exchange_s(
-        context, costs.columns, fabric, dense=dense, experts=experts, num_places=places_with(kind)
-    )
+    inside_s = inside_exchange_s(kind, costs, dense, experts)
     if not costs.span_places:
         return inside_s
     shape = len(costs.columns), dense.shape[-1]
     rows = costs.columns.take(np.repeat(np.arange(shape[0]), shape[1]))
     both = (np.broadcast_to(one, shape).ravel() for one in (dense, experts))
-    found = ExchangeBound.of(context, rows, [fabric], *both, names=costs.names)
+    found = ExchangeBound.of(kind.context, rows, [costs.price.gpu_class.fabric], *both, names=costs.names)
     between_s = found.duration_s.reshape(shape).min(axis=0)
     return np.where((dense + experts).max(axis=0) > 0, np.maximum(inside_s, between_s), inside_s)
 

@@ -89,6 +89,11 @@ class RankKinds:
         """Numbers of layers of one kind."""
         return len(self.layers) // len(self.ends)
 
+    def of_layers(self, table: FloatArray, layers: IntArray) -> FloatArray:
+        """The entries of a table at other numbers of layers, each of the same kind."""
+        found: FloatArray = table[self.begin + layers]
+        return found
+
     def of_each(self, values: Sequence[float] | FloatArray | BoolArray) -> FloatArray:
         """A value of each kind, for all its numbers of layers."""
         return np.asarray(values, dtype=np.float64).repeat(self.num_entries)

@@ -6,7 +6,7 @@ makes of them is in `rank_needs.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -56,9 +56,20 @@ class RankCosts:
         return self.kind.least.of(0, 0, embedding=embedding, logits=logits)
 
     @cached_property
+    def embedding(self) -> StageCost:
+        """Of the ends the embedding alone."""
+        return self.kind.least.of(0, 0, embedding=self.has_ends[0])
+
+    @cached_property
     def inner(self) -> StageCost:
         """The layers at their least."""
         return self.kind.least_of(self.ranks.windows.together)
+
+    @cached_property
+    def cost(self) -> StageCost:
+        """The layers and ends at their least."""
+        names = [one.name for one in fields(StageCost) if one.name != "boundary_bytes"]
+        return replace(self.inner, **{name: getattr(self.inner, name) + getattr(self.ends, name) for name in names})
 
     @cached_property
     def chunk(self) -> ChunkCosts:

@@ -11,21 +11,19 @@ import numpy as np
 
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import least_of_layers, places_with
+from solver.bounds.kind_costs import inside_exchange_s, least_of_layers
 from solver.bounds.layer_windows import Ends
 from solver.bounds.rank_costs import RankCosts
-from solver.bounds.synchronisation import least_exchange_s
 
 
 def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
     """The tables of `PartitionProblem` on a type, by kind of rank and layers."""
-    m, v, inner, ends = float(rank.num_microbatches), rank.vpp, rank.inner, rank.ends
+    m, v, cost, ends = float(rank.num_microbatches), rank.vpp, rank.cost, rank.ends
     layer, other = rank.kind.layer, rank.kind.other
     first_chunk_s, last_forward, last_both, last_gradient = _outer_chunks_s(rank)
-    forward, gradient = inner.forward_s + ends.forward_s, inner.input_grad_s + ends.input_grad_s
-    total, both = inner.total_s + ends.total_s, forward + gradient
+    forward, total, both = cost.forward_s, cost.total_s, cost.forward_s + cost.input_grad_s
     update, capacity = rank.update_s, rank.capacity_bytes
-    fits = inner.activation_bytes + ends.activation_bytes <= capacity * (1.0 + ROUNDING)
+    fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
     safe = np.where(fits & (capacity > 0), capacity, 1.0)
     first_s, last_s = _outside_s(rank, safe)
     work, exposed = m * total, _least_exposed_s(rank)
@@ -40,11 +38,11 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
         "first_chunk": first_chunk_s,
         "last_chunk": last_forward,
         "before_last": _before_last_s(rank),
-        "own_both": both if v == 1 else rank.chunk.both_s[rank.ranks.begin + rank.chunks[2]],
+        "own_both": both if v == 1 else rank.ranks.of_layers(rank.chunk.both_s, rank.chunks[2]),
         "home": (m - 1.0) * _slowest_chunk_s(rank) + update,
         "forwards": m * forward + update,
         "first_end": _first_end_s(rank),
-        "input_gradient": gradient,
+        "input_gradient": cost.input_grad_s,
         "forward": _evened_s(rank, layer.forward_s, other.forward_s, rank.excess_s[0]) + ends.forward_s,
         "both": both,
         "even_both": _evened_s(
@@ -62,29 +60,23 @@ def _outer_chunks_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray
 
     With several chunks the last of them alone counts in all three.
     """
-    inner, ends, begin = rank.inner, rank.ends, rank.ranks.begin
+    cost, ends, embedding, ranks = rank.cost, rank.ends, rank.embedding, rank.ranks
     if rank.vpp == 1:
-        forward, gradient = inner.forward_s + ends.forward_s, inner.input_grad_s + ends.input_grad_s
-        return forward, forward, inner.forward_s + inner.input_grad_s + ends.forward_s, gradient
-    windows, embedding = rank.ranks.windows, rank.has_ends[0]
-    first, last = rank.kind.chunk(windows.first), rank.kind.chunk(windows.last)
-    embedding_s, embedding_back_s = (
-        embedding * float(getattr(rank.kind.least.parts[2], name)[0]) for name in ("forward_s", "input_grad_s")
-    )
-    at_first, at_last, in_last = begin + rank.chunks[0], begin + rank.chunks[1], ends.forward_s - embedding_s
+        return cost.forward_s, cost.forward_s, cost.forward_s + rank.inner.input_grad_s, cost.input_grad_s
+    first, last = (rank.kind.chunk(one) for one in (ranks.windows.first, ranks.windows.last))
+    (in_first, in_last, _), logits_s = rank.chunks, ends.forward_s - embedding.forward_s
     return (
-        first.forward_s[at_first] + embedding_s,
-        last.forward_s[at_last] + in_last,
-        last.both_s[at_last] + in_last,
-        last.input_grad_s[at_last] + ends.input_grad_s - embedding_back_s,
+        ranks.of_layers(first.forward_s, in_first) + embedding.forward_s,
+        ranks.of_layers(last.forward_s, in_last) + logits_s,
+        ranks.of_layers(last.both_s, in_last) + logits_s,
+        ranks.of_layers(last.input_grad_s, in_last) + ends.input_grad_s - embedding.input_grad_s,
     )
 
 
 def _slowest_chunk_s(rank: RankCosts) -> FloatArray:
     """Least forward or input gradient, whichever takes longer, of the chunk with most layers."""
-    most = rank.ranks.begin + -(-rank.layers // rank.vpp)
-    slowest: FloatArray = np.maximum(rank.chunk.forward_s, rank.chunk.input_grad_s)[most]
-    return slowest
+    slowest_s = np.maximum(rank.chunk.forward_s, rank.chunk.input_grad_s)
+    return rank.ranks.of_layers(slowest_s, -(-rank.layers // rank.vpp))
 
 
 def _before_last_s(rank: RankCosts) -> FloatArray:
@@ -92,12 +84,11 @@ def _before_last_s(rank: RankCosts) -> FloatArray:
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
     n, v, kind = rank.layers, rank.vpp, rank.kind
-    first_s = rank.has_ends[0] * float(kind.least.parts[2].forward_s[0])
     fewest = np.minimum(rank.chunks[0], n // v)
     quickest_s = rank.of_kinds_of_layer((float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])), np.minimum)
-    smallest_s = (v - 1) * rank.chunk.forward_s[rank.ranks.begin + fewest]
+    smallest_s = (v - 1) * rank.ranks.of_layers(rank.chunk.forward_s, fewest)
     before_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
-    return before_s + first_s
+    return before_s + rank.embedding.forward_s
 
 
 def _evened_s(rank: RankCosts, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:
@@ -118,19 +109,11 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
     exchanges = [
-        least_exchange_s(
-            rank.context,
-            one.columns,
-            one.price.gpu_class.fabric,
-            dense=dense,
-            experts=experts,
-            num_places=places_with(rank.kind),
-        )
-        for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
+        inside_exchange_s(rank.kind, one, *parameters)
+        for one, parameters in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
-    exchange = np.minimum.reduce(exchanges)
-    forward_s = rank.inner.forward_s + rank.ends.forward_s
-    before = rank.num_microbatches * (forward_s + rank.chunk.backward_s[rank.ranks.begin + rank.chunks[2]])
+    exchange, backward_s = np.minimum.reduce(exchanges), rank.ranks.of_layers(rank.chunk.backward_s, rank.chunks[2])
+    before = rank.num_microbatches * (rank.cost.forward_s + backward_s)
     overlap = _overlap_s(rank, rank.largest_chunk, rank.ranks.ends)
     found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
     return found
@@ -153,7 +136,7 @@ def _exposed_s(rank: RankCosts, exchange_s: FloatArray, fewest: IntArray, ends: 
     most = np.maximum(fewest, rank.layers if rank.vpp == 1 else rank.largest_chunk.astype(np.int64))
     sizes = (np.minimum(fewest + more, most) for more in range(int((most - fewest).max()) + 1))
     exposed_s: FloatArray = np.minimum.reduce(
-        [exposed[rank.ranks.begin + np.minimum(size, all_layers)] for size in sizes]
+        [rank.ranks.of_layers(exposed, np.minimum(size, all_layers)) for size in sizes]
     )
     return exposed_s
 
@@ -167,11 +150,11 @@ def _least_exposed_s(rank: RankCosts) -> FloatArray:
 def _first_end_s(rank: RankCosts) -> FloatArray:
     """The first stage's weight gradient and exchange, which follow the last of all input gradients."""
     first, is_alone = rank.kind.chunk(rank.ranks.windows.first), rank.vpp == 1
-    chunk_s = rank.inner.weight_grad_s if is_alone else first.weight_grad_s[rank.ranks.begin + rank.chunks[0]]
+    chunk_s = rank.inner.weight_grad_s if is_alone else rank.ranks.of_layers(first.weight_grad_s, rank.chunks[0])
     ends = True, is_alone and any(at == (True, True) for at in rank.ranks.ends)
     of_each = [ends] * len(rank.ranks.ends)
     exposed_s = _exposed_s(rank, first.exchange_s(ends), rank.layers if is_alone else rank.chunks[0], of_each)
-    return rank.has_ends[0] * (chunk_s + float(rank.kind.least.parts[2].weight_grad_s[0]) + exposed_s)
+    return rank.has_ends[0] * (chunk_s + exposed_s) + rank.embedding.weight_grad_s
 
 
 def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -201,7 +184,7 @@ def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Flo
     in a V only j = 0, which all of the other ranks' chunks behind it follow.
     """
     v, whole = rank.vpp, rank.inner.activation_bytes
-    smallest = rank.chunk.activation_bytes[rank.ranks.begin + rank.chunks[2]]
+    smallest = rank.ranks.of_layers(rank.chunk.activation_bytes, rank.chunks[2])
     each = float(rank.kind.layer.activation_bytes[0]), float(rank.kind.other.activation_bytes[0])
     largest = rank.largest_chunk * rank.of_kinds_of_layer(each, np.maximum)
     trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
@@ -231,16 +214,16 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
             "held_own": nothing,
             "held_per_s": nothing,
         }
-    fewest, per_byte = rank.ranks.begin + rank.chunks[2], m / capacity
+    fewest, per_byte = rank.chunks[2], m / capacity
     trips, cycles = _round_trips(rank, capacity)
     own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
     return {
-        "weighted": rank.chunk.both_s[fewest] * v * (v - 1) / 2.0,
+        "weighted": rank.ranks.of_layers(rank.chunk.both_s, fewest) * v * (v - 1) / 2.0,
         "trips": trips,
         "trip_cycles": cycles,
         "trip_last": np.zeros(len(n)),
         "held_own": own,
-        "held_per_s": per_byte * rank.chunk.activation_bytes[fewest],
+        "held_per_s": per_byte * rank.ranks.of_layers(rank.chunk.activation_bytes, fewest),
     }
 
 
@@ -266,18 +249,17 @@ def _cycles_needs(rank: RankCosts, end_s: FloatArray) -> dict[str, FloatArray]:
     Where n layers on v chunks leave a remainder, the last n mod v chunks have one more: behind the others, k of them,
     come the forwards of these chunks and all gradients. `end_s` follows the last of them.
     """
-    n, v, inner, ends, kind = rank.layers, rank.vpp, rank.inner, rank.ends, rank.kind
+    n, v, cost, kind = rank.layers, rank.vpp, rank.cost, rank.kind
     if v == 1 or not rank.looped:
         return dict.fromkeys(("cycles", "after_cycles", "small_chunk"), np.zeros(len(n)))
     has_ends = sum(rank.has_ends) > 0
     cycles = np.where(n % v > 0, v - n % v, v - 1)
     layers = cycles * np.where(has_ends, rank.largest_chunk, n // v)
-    small_s = rank.chunk.forward_s[rank.ranks.begin + rank.chunks[2]]
+    small_s = rank.ranks.of_layers(rank.chunk.forward_s, rank.chunks[2])
     each = float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])
     quickest_s, slowest_s = (rank.of_kinds_of_layer(each, pick) for pick in (np.minimum, np.maximum))
     forward_s = np.maximum((v - cycles) * small_s, np.maximum(n - layers, 0.0) * quickest_s)
-    forward_s = np.maximum(forward_s, inner.forward_s - layers * slowest_s)
-    logits_s = ends.forward_s - rank.has_ends[0] * float(kind.least.parts[2].forward_s[0])
-    gradients_s = inner.total_s - inner.forward_s + ends.total_s - ends.forward_s
+    forward_s = np.maximum(forward_s, rank.inner.forward_s - layers * slowest_s)
+    logits_s, gradients_s = rank.ends.forward_s - rank.embedding.forward_s, cost.input_grad_s + cost.weight_grad_s
     after_s = rank.num_microbatches * (forward_s + logits_s + gradients_s) + end_s
     return {"cycles": cycles.astype(np.float64), "after_cycles": after_s, "small_chunk": small_s}
