@@ -20,7 +20,7 @@ from models.plan import Configuration
 from solver.arrays import FloatArray
 from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.cuts import cuts
-from solver.bounds.gradient_exchange import ExchangeLink
+from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
 from solver.bounds.least_hops import MessageDelays, crossings_of
 from solver.bounds.message_queues import MessageQueues
 from solver.bounds.network_cut import CutCase
@@ -30,10 +30,11 @@ from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Spa
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
-from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bound
+from solver.pipeline.bounds import SharedLinks, last_ends, makespan_bound, shared_links_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 MOST_WAYS = 66  # to cross, of which each has a pipeline of its own; of more the least delays count
+LAST_ENDS = 4  # pipelines that take as long as the last ends of one: measured on sixteen ranks, two chunks each
 WORTH = 0.002  # of a bound: what all crossings of a micro-batch have to add to it, or the cases are not looked at
 
 
@@ -77,6 +78,7 @@ class CrossingPipelines:
     delayed_s: Callable[[MessageDelays], float]
     clock: Clock
     known: dict[PipelineCrossing, float] = field(default_factory=dict)
+    spanned: dict[ExchangeLink, float] = field(default_factory=dict)
 
     def crossing_s(self, crossing: PipelineCrossing, enough_s: float) -> float:
         """The least bound of all ways in which a pipeline may cross.
@@ -147,13 +149,45 @@ class CrossingPipelines:
             bound_s = max(bound_s, last_s + self.relaxed.update_s)
         return bound_s
 
-    def spanning_s(self, link: ExchangeLink) -> float:
-        """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
-        shape, least_s = self.relaxed.shape, float("inf")
+    def spanning_s(self, spanning: SplitRanks, enough_s: float) -> float:
+        """The least bound where some ranks exchange between groups, all of them together or whichever one it is."""
+        if self.relaxed.shape is None:
+            return float("inf")
+        all_s = self._exchanges_end_s(spanning)
+        if all_s < enough_s and spanning.link not in self.spanned:
+            self.spanned[spanning.link] = self._least_spanning_s(self.relaxed.shape, spanning.link)
+        return max(all_s, self.spanned.get(spanning.link, 0.0))
+
+    def _exchanges_end_s(self, spanning: SplitRanks) -> float:
+        """End of the exchanges of so many ranks on all links, of each one after the last weight gradient at least.
+
+        Of the ranks those that are ready first count: of each number of its stages.
+        """
+        columns, number = columns_of_all(self.configurations), int(spanning.num_ranks.min())
+        sent = spanning.link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job).min(axis=1)
+        ready_s = np.sort(np.sort(self.ready_rc, axis=0)[:number].ravel())
+        left = np.arange(len(ready_s), 0, -1)[:, None] * sent
+        ends_s = spanning.link.end_s(left, spanning.messages_s, ready_s[:, None])
+        return float(ends_s.max(axis=0, initial=0.0).min()) + self.relaxed.update_s
+
+    @cached_property
+    def ready_rc(self) -> FloatArray:
+        """No earlier (seconds) can one stage of a rank exchange, two of them, and so on up to all: ranks x stages."""
+        relaxed, shape = self.relaxed, self.relaxed.shape
         if shape is None:
-            return least_s
-        columns, parameters = columns_of_all(self.configurations), (self.parameters, self.expert_parameters)
-        exchange_s = link.stages_s(*parameters, columns, self.context.job)
+            return np.empty((0, 0))
+        charge_pipeline_bounds(self.clock, shape.num_operations, LAST_ENDS)
+        stage_s, rank_s = last_ends(shape)
+        by_rank = [shape.rank_of_s == rank for rank in range(shape.num_ranks)]
+        begin_rc = np.stack([np.sort((stage_s - relaxed.overlap_s)[own]) for own in by_rank])
+        last_s = rank_s - np.array([relaxed.overlap_s[own].max() for own in by_rank])
+        begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
+        return np.asarray(np.maximum(begin_rc, 0.0))
+
+    def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink) -> float:
+        """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
+        least_s, parameters = float("inf"), (self.parameters, self.expert_parameters)
+        exchange_s = link.stages_s(*parameters, columns_of_all(self.configurations), self.context.job)
         exposed_s = np.maximum(exchange_s - self.relaxed.overlap_s, shape.sync_s)
         for rank in range(shape.num_ranks):
             own = shape.rank_of_s == rank
@@ -215,7 +249,7 @@ def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float
     space = Space(columns, np.full(len(columns), family), np.full(len(columns), split))
     cases_by_cut, update_s = even_cases(context, space)
     for cases in cases_by_cut:
-        least_s, spanning_s = float("inf"), None
+        least_s = float("inf")
         for case in cases:
             alone_s = float(np.where(case.possible, case.least_s + update_s, np.inf).min())
             if alone_s >= min(least_s, high_s):
@@ -224,8 +258,7 @@ def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float
             crossing = _crossing(first, case, hop_s)
             case_s = max(alone_s, bound_s if crossing is None else pipelines.crossing_s(crossing, least_s))
             if case.spanning is not None and case_s < least_s:
-                spanning_s = pipelines.spanning_s(case.spanning) if spanning_s is None else spanning_s
-                case_s = max(case_s, spanning_s)
+                case_s = max(case_s, pipelines.spanning_s(case.spanning, least_s))
             least_s = min(least_s, case_s)
             if least_s <= bound_s:
                 break

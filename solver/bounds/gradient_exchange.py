@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,35 +102,71 @@ class GradientExchange:
         return end_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExchangeLink:
     """What exchanges between groups over so many places wait for, and how they go on: bytes per second, and seconds of
     steps of each.
 
     `stage_work_s` and `rank_work_s` are the least work of a rank before a stage exchanges and in all, less what
     overlaps; `rate` is that of the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
+    `all_rate` is what `rate` would be if all links were as good for every group: what messages leave counts there.
     """
 
     stage_work_s: FloatArray
     rank_work_s: FloatArray
     rate: FloatArray
+    all_rate: FloatArray
     cards_rate: FloatArray
     steps_s: FloatArray
     num_places: IntArray
+
+    def filled(self, capacity_per_byte: FloatArray) -> ExchangeLink:
+        """The same where a byte takes so many times its capacity of links, one or more."""
+        return replace(self, rate=self.rate / capacity_per_byte, all_rate=self.all_rate / capacity_per_byte)
+
+    def end_s(self, num_bytes: FloatArray, messages_s: FloatArray, begin_s: FloatArray | float) -> FloatArray:
+        """No sooner have so many bytes left the links since `begin_s`, with messages of so long in all of the time.
+
+        With messages the least T with (T - begin) (1 - messages / T) >= time without them, and T >= messages.
+
+        >>> link = ExchangeLink(*np.ones((2, 1)), np.array([2.0]), np.array([2.0]), *np.ones((3, 1)))
+        >>> [float(link.end_s(np.array([2.0]), np.array([s]), b).round(3)[0]) for b, s in ((0.0, 2.0), (2.0, 1.5))]
+        [3.0, 3.686]
+        """
+        begin_s = np.where(num_bytes > 0, begin_s, 0.0)
+        total_s = begin_s + num_bytes / self.all_rate + messages_s
+        beside = (total_s + np.sqrt(np.maximum(total_s**2 - 4.0 * begin_s * messages_s, 0.0))) / 2.0
+        return np.asarray(np.maximum(beside, begin_s + num_bytes / self.rate))
 
     def stages_s(self, dense: FloatArray, experts: FloatArray, columns: Columns, job: Job) -> FloatArray:
         """Least exchange of every stage of a rank (seconds), one after another: on the links, or on cards and in steps.
 
         Dense and expert parameters are by row and stage; of the rows the least counts.
         """
-        rows = np.repeat(np.arange(len(columns)), dense.shape[1])
-        each = columns.take(rows)
-        parameters = group_parameters(dense.ravel(), experts.ravel(), each)
-        sent = crossing_bytes(parameters, each, self.num_places[rows], job).reshape(dense.shape)
+        sent = self.sent_bytes(dense, experts, columns, job)
         on_links, on_cards = sent / self.rate[:, None], sent / self.cards_rate[:, None] + self.steps_s[:, None]
         is_longer = on_cards.sum(axis=1) > on_links.sum(axis=1)
         least: FloatArray = np.where(is_longer[:, None], on_cards, on_links).min(axis=0)
         return least
+
+    def sent_bytes(self, dense: FloatArray, experts: FloatArray, columns: Columns, job: Job) -> FloatArray:
+        """What every stage sends out of a place, by row and stage as the parameters are."""
+        rows = np.repeat(np.arange(len(columns)), dense.shape[1])
+        each = columns.take(rows)
+        parameters = group_parameters(dense.ravel(), experts.ravel(), each)
+        return np.asarray(crossing_bytes(parameters, each, self.num_places[rows], job).reshape(dense.shape))
+
+
+@dataclass(frozen=True)
+class SplitRanks:
+    """Ranks whose replicas are split over groups: how many there are at least, and how they exchange, by configuration.
+
+    Messages take all links for `messages_s` (seconds) of an iteration.
+    """
+
+    num_ranks: IntArray
+    link: ExchangeLink
+    messages_s: FloatArray
 
 
 def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:

@@ -19,7 +19,13 @@ import numpy as np
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.crossing_messages import CrossingDelay, CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
-from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, UnknownShares, least_parameters
+from solver.bounds.gradient_exchange import (
+    ExchangeLink,
+    GradientExchange,
+    SplitRanks,
+    UnknownShares,
+    least_parameters,
+)
 from solver.bounds.leaving_messages import LeavingMessages, or_unlinked
 from solver.bounds.lightest import before_exchange_s, beside_messages_s, lightest_rank_s
 from solver.bounds.ring_connections import least_fill
@@ -38,14 +44,14 @@ PARTS = 4  # of the numbers of ranks that lie whole in one group: of each the mo
 class CutCase:
     """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay.
 
-    Where some rank is not whole, `spanning` is how it exchanges. Where all are, each in one of two groups, `most_ranks`
-    is how many either holds (rows x groups).
+    Where some ranks are not whole, `spanning` is how they exchange. Where all are, each in one of two groups,
+    `most_ranks` is how many either holds (rows x groups).
     """
 
     possible: BoolArray
     least_s: FloatArray
     delay: CrossingDelay
-    spanning: ExchangeLink | None = None
+    spanning: SplitRanks | None = None
     most_ranks: IntArray | None = None
 
 
@@ -82,15 +88,13 @@ def distance_cases(
     all work may overlap.
     """
     context, columns = price.context, price.columns
-    found = cuts(context)
-    if not found:
+    if not (found := cuts(context)):
         return
     unknown, ends = (ranks, ()) if isinstance(ranks, UnknownShares) else (None, ranks)
     begin = np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0)
     inside, beside_s = _Inside.of(price, shares, overlap_s, ends), beside_messages_s(price, shares)
-    looped = shares.family == LOOP_FAMILY
+    looped, together = shares.family == LOOP_FAMILY, replicas_together(columns)
     first = row_of = np.arange(len(columns))
-    together = replicas_together(columns)
     if within_s is None:
         first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp, columns.vpp, looped, together)
     some = columns.take(first)
@@ -98,13 +102,15 @@ def distance_cases(
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     exchanged = GradientExchange.of(price, shares, num_places, ranks)
     senders = np.maximum(columns.dp // (num_places * together), 1) * together * columns.tp * columns.cp
-    each_bytes = boundary_bytes(context.job, columns)
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
+        rates = np.stack([cut.exchange_rates[fewest], or_unlinked(cut.rate_g.sum()) / fewest])
+        rate, all_rate = rates * cut.limits.most_share(senders)
         link = ExchangeLink(
             begin,
             np.maximum(inside.work_s - overlap_s, 0.0),
-            cut.exchange_rates[fewest] * cut.limits.most_share(senders),
+            rate,
+            all_rate,
             cut.limits.most_bytes_per_s(senders),
             2.0 * (num_places - 1) * cut.nearest_s,
             num_places,
@@ -115,7 +121,7 @@ def distance_cases(
             inside=inside,
             exchanged=exchanged,
             link=link,
-            messages=CrossingMessages.of(cut, columns, each_bytes),
+            messages=CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns)),
             beside_s=beside_s + cut.nearest_s,
             leaving=LeavingMessages(some, looped[first], held, cut.rate_g),
             row_of=row_of,
@@ -153,7 +159,8 @@ class _Cases:
         """No rank whole, and then some in h groups."""
         columns, some, held = self.columns, self.leaving.columns, self.leaving.held
         none_whole, anywhere = self._exchanges_s(np.zeros_like(columns.pp)), self._are_held[self.row_of]
-        yield CutCase((columns.dp > 1) & anywhere, none_whole, CrossingDelay.none(len(columns)), self.link)
+        every = SplitRanks(columns.pp, self.link, np.zeros(len(columns)))
+        yield CutCase((columns.dp > 1) & anywhere, none_whole, CrossingDelay.none(len(columns)), every)
         by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
         for h in range(1, min(held.shape[1], most) + 1):
@@ -192,22 +199,22 @@ class _Cases:
         """The ranks that are whole lie in so many groups: no more than `most` of them and `fewest` or more."""
         columns, row_of = self.columns, self.row_of
         leaving, retained = self.leaving.least(num_groups, fewest).at(row_of), most[row_of]
-        spanning = columns.pp > retained
+        sent_bytes, num_spanning = self._sent_bytes * leaving.in_all, np.maximum(columns.pp - retained, 0)
         queue_s = self._sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
         link = self._fewer_connections(fewest) if num_groups == 1 and jointly else self.link
         messages_s = np.maximum(self._sent_bytes * leaving.by_rate, queue_s) + self.beside_s
         parts = [
-            np.where(spanning, self._exchanges_s(retained, link), 0.0),
+            np.where(num_spanning > 0, self._exchanges_s(retained, link), 0.0),
             np.where(leaving.by_rate > 0, messages_s, 0.0),
-            self._all_bytes_s(num_groups, fewest, retained, self._sent_bytes * leaving.in_all),
+            self._all_bytes_s(num_groups, fewest, retained, sent_bytes, link),
         ]
         if self.cut.of_places:
             parts.append(self.inside.work_s + self.inside.exposed_s)
         hops = leaving.crossing * max(num_groups - 1, 1) + leaving.outside.astype(np.int64)
         delay = CrossingDelay(leaving.crossing, self.leaving.looped[row_of], hops, max(num_groups, 2), self.messages)
-        return CutCase(
-            (possible & self._are_held)[row_of], np.maximum.reduce(parts), delay, self.link if spanning.all() else None
-        )
+        spanning = SplitRanks(num_spanning, link, sent_bytes / or_unlinked(self.cut.rate_g.sum()))
+        possible = (possible & self._are_held)[row_of]
+        return CutCase(possible, np.maximum.reduce(parts), delay, spanning if num_spanning.all() else None)
 
     def _exchanges_s(self, retained: IntArray, link: ExchangeLink | None = None) -> FloatArray:
         """Exchanges of all ranks beside so many that lie whole."""
@@ -221,9 +228,11 @@ class _Cases:
             return self.link
         held, ranks = self.leaving.held[self.row_of].max(axis=1), whole[self.row_of]
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
-        return replace(self.link, rate=self.link.rate / np.maximum(factors * limits.most_share(self.senders), 1.0))
+        return self.link.filled(np.maximum(factors * limits.most_share(self.senders), 1.0))
 
-    def _all_bytes_s(self, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray) -> FloatArray:
+    def _all_bytes_s(
+        self, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray, link: ExchangeLink
+    ) -> FloatArray:
         """Seconds for all that leaves groups in an iteration, exchanges and messages, with ranks as in `_case`.
 
         `messages` are bytes, which keep their part of the links all the time; exchanges begin after the first work of
@@ -232,8 +241,7 @@ class _Cases:
         columns, rate = self.columns, or_unlinked(self.cut.rate_g.sum())
         spanning = np.maximum(columns.pp - retained, 0)
         exchanges = np.where(spanning > 0, self.exchanged.of_others(spanning, columns.vpp, retained), 0.0)
-        begin_s = np.where(exchanges > 0, self.link.stage_work_s, 0.0)
-        least_s = _after(begin_s, self.num_groups_r * exchanges / rate, messages / rate)
+        least_s = link.end_s(exchanges, messages / rate, link.stage_work_s)
         if self.unknown is not None and self.unknown.longest_others:
             free_shares = self._least_bytes(self.unknown, num_groups, fewest, retained, messages)
             least_s = np.maximum(least_s, free_shares / rate)
@@ -282,17 +290,6 @@ def _parts_of(fewest: IntArray, most: IntArray, parts: int) -> Iterator[tuple[In
     count = np.maximum(most - fewest + 1, 0)
     for part in range(parts):
         yield fewest + count * part // parts, fewest + count * (part + 1) // parts - 1
-
-
-def _after(begin_s: FloatArray, filled_s: FloatArray, messages_s: FloatArray) -> FloatArray:
-    """The least T with (T - begin) (1 - messages / T) >= filled, and T >= messages.
-
-    >>> _after(np.array([0.0, 2.0, 2.0]), np.array([1.0, 1.0, 1.0]), np.array([2.0, 0.0, 1.5])).round(3)
-    array([3.   , 3.   , 3.686])
-    """
-    total_s = begin_s + filled_s + messages_s
-    least: FloatArray = (total_s + np.sqrt(np.maximum(total_s**2 - 4.0 * begin_s * messages_s, 0.0))) / 2.0
-    return least
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,31 @@ def shared_links_bound(shape: PipelineShape, shared: SharedLinks) -> float:
     return _busy_links(shape, shared, heads(columns, waits, 0), tail) * SAFETY
 
 
+def last_ends(shape: PipelineShape) -> tuple[Floats, Floats]:
+    """No earlier end the last weight gradients (seconds): that of each stage, and that of all stages of each rank.
+
+    Of the makespan's bounds, with what a stage waits for in its place, those of busy ranks, and of a rank's own memory.
+
+    >>> from models.schedule import PipelineRank, PipelineStage
+    >>> stage = PipelineStage(forward_s=1, input_grad_s=1, weight_grad_s=1)
+    >>> problem = PipelineProblem(num_microbatches=4, ranks=(PipelineRank(),) * 3, stages=(stage,) * 3)
+    >>> last_ends(shape_of(problem))[1].round(6).tolist()
+    [13.0, 13.0, 14.0]
+    """
+    columns, waits = columns_of(shape), memory_waits(shape)
+    head, ranks = heads(columns, waits, 0), range(shape.num_ranks)
+    stage_s, rank_s = np.zeros(shape.num_stages), np.zeros(shape.num_ranks)
+    for stage in range(shape.num_stages):
+        tail = tails_after(columns, waits, 0, np.where(np.arange(shape.num_stages) == stage, 0.0, -np.inf))
+        stage_s[stage] = max(busy_rank(columns, rank, head, tail) for rank in ranks)
+    for rank in ranks:
+        own = shape.rank_of_s == rank
+        tail = tails_after(columns, waits, 0, np.where(own, 0.0, -np.inf))
+        known_s = max(busy_rank(columns, rank, head, tail), float(stage_s[own].max()))
+        rank_s[rank] = max(known_s, _memory_over_time(columns, rank, (head, tail), known_s))
+    return stage_s * SAFETY, rank_s * SAFETY
+
+
 def span_bound(shape: PipelineShape) -> float:
     """The largest over ranks of longest path, busy rank and memory over time, in the part that starts at this rank.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,10 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.schedule import PipelineProblem, PipelineRank, layout_placement
-from solver.pipeline.bounds import makespan_bound, span_bound
+from solver.pipeline.bounds import last_ends, makespan_bound, span_bound
 from solver.pipeline.portfolio import candidates
-from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, shape_of
-from solver.pipeline.simulate import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
+from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.simulate import (
+    BrokenOrderError,
+    PipelineReplay,
+    channel_messages,
+    peak_memory_bytes,
+    replay_shape,
+)
 from tests.pipelines import cut
 
 
@@ -60,9 +66,29 @@ def channel_orders(shape: PipelineShape) -> list[list[Ints]]:
     return choices
 
 
-def exact_optima(shape: PipelineShape) -> tuple[float, float]:
-    """Least makespan and least span over all orders at their earliest times."""
-    best = np.array([np.inf, np.inf])
+def last_of_stages(shape: PipelineShape, run: PipelineReplay) -> Floats:
+    """End of the last weight gradient of every stage."""
+    ends: Floats = run.end.reshape(shape.num_kinds, shape.num_stages, -1)[-1].max(axis=1)
+    return ends
+
+
+def last_of_ranks(shape: PipelineShape, stage_s: Floats) -> Floats:
+    """The latest of the stages of every rank."""
+    return np.array([stage_s[shape.rank_of_s == rank].max() for rank in range(shape.num_ranks)])
+
+
+class Optima(NamedTuple):
+    """Least makespan, least span, and the least end of the last weight gradient of every stage and of every rank."""
+
+    makespan_s: float
+    span_s: float
+    stage_s: Floats
+    rank_s: Floats
+
+
+def exact_optima(shape: PipelineShape) -> Optima:
+    """The least over all orders at their earliest times."""
+    best = [np.array([np.inf])] * 4
     ranks = [rank_orders(shape, rank) for rank in range(shape.num_ranks)]
     for rank_ops in product(*ranks):
         for channel_ops in product(*channel_orders(shape)):
@@ -70,8 +96,10 @@ def exact_optima(shape: PipelineShape) -> tuple[float, float]:
                 run = replay_shape(shape, PipelineOrder(rank_ops, channel_ops))
             except BrokenOrderError:
                 continue
-            best = np.minimum(best, [run.makespan_s, run.span_s])
-    return float(best[0]), float(best[1])
+            stage_s = last_of_stages(shape, run)
+            found = np.array(run.makespan_s), np.array(run.span_s), stage_s, last_of_ranks(shape, stage_s)
+            best = list(map(np.minimum, best, found))
+    return Optima(float(best[0][0]), float(best[1][0]), best[2], best[3])
 
 
 TIMES = st.sampled_from([0.0, 0.5, 1.0, 1.75, 4.0])
@@ -107,10 +135,12 @@ def small(draw: st.DrawFn) -> PipelineProblem:
 @given(small())
 def test_no_bound_exceeds_the_exact_optimum(problem: PipelineProblem) -> None:
     shape = shape_of(problem)
-    makespan_s, span_s = exact_optima(shape)
-    assert np.isfinite(makespan_s)
-    assert makespan_bound(shape) <= makespan_s * (1 + 1e-9)
-    assert span_bound(shape) <= span_s * (1 + 1e-9)
+    optima, (stage_s, rank_s) = exact_optima(shape), last_ends(shape)
+    assert np.isfinite(optima.makespan_s)
+    assert makespan_bound(shape) <= optima.makespan_s * (1 + 1e-9)
+    assert span_bound(shape) <= optima.span_s * (1 + 1e-9)
+    assert (stage_s <= optima.stage_s * (1 + 1e-9)).all()
+    assert (rank_s <= optima.rank_s * (1 + 1e-9)).all()
 
 
 @st.composite
@@ -157,8 +187,12 @@ def on_shared_channels(draw: st.DrawFn) -> PipelineProblem:
 def test_no_bound_exceeds_a_schedule_on_shared_channels(problem: PipelineProblem, objective: str) -> None:
     shape = shape_of(problem)
     bound_s = makespan_bound(shape) if objective == "makespan" else span_bound(shape)
-    values = [one.value_s for one in candidates(shape, objective)]
-    assert bound_s <= min(values, default=np.inf) * (1 + 1e-9)
+    found, (least_s, least_r) = list(candidates(shape, objective)), last_ends(shape)
+    assert bound_s <= min((one.value_s for one in found), default=np.inf) * (1 + 1e-9)
+    for one in found:
+        stage_s = last_of_stages(shape, replay_shape(shape, one.order))
+        assert (least_s <= stage_s * (1 + 1e-9)).all()
+        assert (least_r <= last_of_ranks(shape, stage_s) * (1 + 1e-9)).all()
 
 
 def test_the_bound_is_the_optimum_where_everything_is_forced() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from solver.arrays import FloatArray
 from solver.bounds import relaxation
 from solver.bounds.crossing_pipelines import (
     CrossingPipelines,
@@ -16,10 +17,12 @@ from solver.bounds.crossing_pipelines import (
     crossing_bound_s,
     ways_to_cross,
 )
-from solver.bounds.gradient_exchange import ExchangeLink
+from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
 from solver.bounds.least_hops import MessageDelays
 from solver.cost.columns import columns_of_all
 from solver.pipeline.bounds import SharedLinks, shared_links_bound
+from solver.pipeline.portfolio import candidates
+from solver.pipeline.simulate import replay_shape
 from tests.build_job import FIXED, context_of, job
 from tests.unit.solver.bounds.test_relaxation import FAR, frontier_of
 
@@ -95,12 +98,54 @@ def test_a_rank_that_spans_groups_exchanges_over_the_links(monkeypatch: pytest.M
     pipelines = pipelines_of(monkeypatch, "loop", 2, 4)
     columns = columns_of_all(pipelines.configurations)
     for rate in (1e15, 1e10, 1e9):
-        none, rates = np.zeros(len(columns)), np.full(len(columns), rate)
-        link = ExchangeLink(none, none, rates, rates, none, np.full(len(columns), 2))
-        found.append(pipelines.spanning_s(link))
+        one_rank = SplitRanks(np.ones_like(columns.pp), link_of(len(columns), rate), np.zeros(len(columns)))
+        found.append(pipelines.spanning_s(one_rank, float("inf")))
     assert found[0] <= found[1] < found[2]
     relaxed_s = pipelines.relaxed.bound_s()
     assert found[0] == pytest.approx(relaxed_s, rel=0.05)
+
+
+def link_of(num_rows: int, rate: float) -> ExchangeLink:
+    """Between two places, with nothing to wait for; the cards are as fast as the links."""
+    none, rates = np.zeros(num_rows), np.full(num_rows, rate)
+    return ExchangeLink(none, none, rates, rates, rates, none, np.full(num_rows, 2))
+
+
+@pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
+@pytest.mark.parametrize(("number", "messages_s"), [(1, 0.0), (2, 0.0), (2, 0.3), (3, 0.05)])
+def test_ranks_that_span_groups_share_the_links_with_messages(
+    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, number: int, messages_s: float
+) -> None:
+    """Whichever ranks they are, in whichever schedule: their exchanges follow each other on what messages leave."""
+    pipelines = pipelines_of(monkeypatch, family, vpp, pp)
+    relaxed, shape = pipelines.relaxed, pipelines.relaxed.shape
+    assert shape is not None
+    columns, link = columns_of_all(pipelines.configurations), link_of(1, 1e10)
+    spanning = SplitRanks(np.array([number]), link, np.array([messages_s]))
+    bound_s = pipelines.spanning_s(spanning, 0.0)
+    sent = link.sent_bytes(pipelines.parameters, pipelines.expert_parameters, columns, pipelines.context.job)
+    least_s = float("inf")
+    for schedule in candidates(shape, "makespan"):
+        end = replay_shape(shape, schedule.order).end.reshape(shape.num_kinds, shape.num_stages, -1)
+        ready_s = np.maximum(end[-1].max(axis=1) - relaxed.overlap_s, 0.0)
+        for ranks in itertools.combinations(range(pp), number):
+            own = np.isin(shape.rank_of_s, ranks)
+            least_s = min(least_s, end_beside_messages(ready_s[own], sent.min(axis=0)[own] / 1e10, messages_s))
+    assert bound_s - relaxed.update_s <= least_s * (1.0 + 1e-9)
+    if number == 1 and vpp == 1:
+        assert bound_s > 0.5 * least_s
+
+
+def end_beside_messages(ready_s: FloatArray, lengths_s: FloatArray, messages_s: float) -> float:
+    """End of jobs of one machine, of which messages keep so many seconds over the whole time, evenly."""
+    low_s, high_s = messages_s, 2.0 * (messages_s + float(ready_s.max() + lengths_s.sum()))
+    for _ in range(60):
+        end_s = (low_s + high_s) / 2.0
+        now_s = 0.0
+        for at in np.argsort(ready_s):
+            now_s = max(now_s, float(ready_s[at])) + float(lengths_s[at]) / (1.0 - messages_s / end_s)
+        low_s, high_s = (low_s, end_s) if now_s <= end_s else (end_s, high_s)
+    return high_s
 
 
 def test_ways_to_cross_are_boundaries_of_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
