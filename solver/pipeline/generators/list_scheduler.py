@@ -158,6 +158,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reser
         memory_r=np.zeros(shape.num_ranks),
         reserve_s=_reserves(shape) if reserves_memory else np.zeros(shape.num_stages),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
+        running_r=np.zeros((shape.num_ranks, 3), dtype=np.int64),
         sending_r=np.zeros(shape.num_ranks, dtype=np.int64),
         last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),
         channel_busy=np.zeros(shape.num_channels, dtype=np.int64),

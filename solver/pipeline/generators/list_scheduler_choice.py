@@ -35,6 +35,7 @@ class DispatchState(NamedTuple):
     memory_r: Floats
     reserve_s: Floats
     rank_busy: Ints
+    running_r: Ints  # kind, stage and micro-batch of what the rank runs: ranks x 3
     sending_r: Ints  # 1 while a message of the rank is on its way; kept with blocking sends
     last_kind_r: Ints  # of F and B; 2 more after a W
     channel_busy: Ints

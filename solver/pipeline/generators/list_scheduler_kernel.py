@@ -6,7 +6,6 @@ stages of the rank, so that no order ever blocks itself (see `_fits`). The rank'
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,16 @@ from solver.pipeline.simulate_kernel import ShapeColumns
 ARRIVAL, RANK_DONE, CHANNEL_DONE = 0, 1, 2
 
 
-Heap = list[tuple[float, int]]  # events by time, ties by code
+class EventQueue(NamedTuple):
+    """A binary heap of events by time, ties by code; `size` of them are pending.
+
+    A code is 3 times a number and the kind of event. The number of an end is the rank or channel, that of an arrival
+    the rank, which looks at all that has arrived, or with blocking sends the operation that may begin.
+    """
+
+    time: Floats
+    code: Ints
+    size: Ints
 
 
 class Record(NamedTuple):
@@ -50,36 +58,77 @@ def dispatch(columns: ShapeColumns, state: DispatchState, record: Record, given:
     """
     servers = columns.num_ranks + columns.num_channels
     touched = ChangedServers(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
-    return _run(columns, state, record, touched, given, policy)
+    # An end for each server; arrivals: one when a message leaves, and one when it or the end of an operation finds its
+    # rank idle and leaves it so. There are fewer messages than operations.
+    most = 2 * servers + 3 * columns.num_kinds * columns.num_stages * columns.num_microbatches
+    events = EventQueue(np.empty(most), np.empty(most, np.int64), np.zeros(1, np.int64))
+    return _run(columns, state, record, (touched, events), given, policy)
 
 
 @compiled
 def _run(
-    columns: ShapeColumns, state: DispatchState, record: Record, touched: ChangedServers, given: Ints, policy: Floats
+    columns: ShapeColumns,
+    state: DispatchState,
+    record: Record,
+    pending: tuple[ChangedServers, EventQueue],
+    given: Ints,
+    policy: Floats,
 ) -> float:
-    columns, state, record, touched = uncounted((columns, state, record, touched))
+    columns, state, record, (touched, events) = uncounted((columns, state, record, pending))
     given, policy = uncounted((given, policy))
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
-    heap = [(0.0, 0)]
-    heap.pop()
     now, done, last = 0.0, 0, 0.0
     for rank in range(columns.num_ranks):
-        _start_rank(columns, state, record, heap, rank, now, given, policy)
-    while len(heap) > 0:
-        now = heap[0][0]
-        while len(heap) > 0 and heap[0][0] == now:
-            done += _apply(columns, state, heap, touched, now)
+        _start_rank(columns, state, record, events, rank, now, given, policy)
+    while events.size[0] > 0:
+        now = events.time[0]
+        while events.size[0] > 0 and events.time[0] == now:
+            done += _apply(columns, state, events, touched, now)
         last = now if done > 0 else last
         _sort(touched)
         for at in range(touched.size[0]):
             server = touched.listed[at]
             touched.mark[server] = 0
             if server < columns.num_channels:
-                _start_channel(columns, state, record, heap, server, now, policy)
+                _start_channel(columns, state, record, events, server, now, policy)
             else:
-                _start_rank(columns, state, record, heap, server - columns.num_channels, now, given, policy)
+                _start_rank(columns, state, record, events, server - columns.num_channels, now, given, policy)
         touched.size[0] = 0
     return last if done == num_operations else -1.0
+
+
+@inlined
+def _push(events: EventQueue, time: float, code: int) -> None:
+    """One more event."""
+    at = events.size[0]
+    events.size[0] = at + 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if events.time[up] < time or (events.time[up] == time and events.code[up] < code):
+            break
+        events.time[at], events.code[at] = events.time[up], events.code[up]
+        at = up
+    events.time[at], events.code[at] = time, code
+
+
+@inlined
+def _pop(events: EventQueue) -> int:
+    """The code of the first event, which is taken off."""
+    first, size = events.code[0], events.size[0] - 1
+    events.size[0] = size
+    time, code, at, below = events.time[size], events.code[size], 0, 1
+    while below < size:
+        if below + 1 < size and (
+            events.time[below + 1] < events.time[below]
+            or (events.time[below + 1] == events.time[below] and events.code[below + 1] < events.code[below])
+        ):
+            below += 1
+        if time < events.time[below] or (time == events.time[below] and code < events.code[below]):
+            break
+        events.time[at], events.code[at] = events.time[below], events.code[below]
+        at, below = below, 2 * below + 1
+    events.time[at], events.code[at] = time, code
+    return int(first)
 
 
 @inlined
@@ -102,39 +151,40 @@ def _sort(touched: ChangedServers) -> None:
 
 
 @inlined
-def _apply(columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, now: float) -> int:
-    """Take one event off the heap; returns 1 when it ends an operation."""
-    _, code = heapq.heappop(heap)
+def _apply(columns: ShapeColumns, state: DispatchState, events: EventQueue, touched: ChangedServers, now: float) -> int:
+    """Take one event off the queue; returns 1 when it ends an operation."""
+    code = _pop(events)
     event, item = code % 3, code // 3
+    if event == ARRIVAL and not columns.blocking:
+        _touch(touched, columns.num_channels + item)
+        return 0
     if event == ARRIVAL:
         kind_stage = item // columns.num_microbatches
         stage = kind_stage % columns.num_stages
+        sender = columns.rank_of_s[stage - 1 if kind_stage < columns.num_stages else stage + 1]
+        state.sending_r[sender] = 0
         _touch(touched, columns.num_channels + columns.rank_of_s[stage])
-        if columns.blocking:
-            sender = columns.rank_of_s[stage - 1 if kind_stage < columns.num_stages else stage + 1]
-            state.sending_r[sender] = 0
-            _touch(touched, columns.num_channels + sender)
+        _touch(touched, columns.num_channels + sender)
         return 0
     if event == CHANNEL_DONE:
         state.channel_busy[item] = 0
         _touch(touched, item)
         _touch(touched, item ^ 1)
         return 0
-    rank = columns.rank_of_s[item // columns.num_microbatches % columns.num_stages]
-    state.rank_busy[rank] = 0
-    _touch(touched, columns.num_channels + rank)
-    _produce(columns, state, heap, touched, item, now)
+    state.rank_busy[item] = 0
+    _touch(touched, columns.num_channels + item)
+    _produce(columns, state, events, touched, item, now)
     return 1
 
 
 @inlined
 def _produce(
-    columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+    columns: ShapeColumns, state: DispatchState, events: EventQueue, touched: ChangedServers, rank: int, now: float
 ) -> None:
+    """What the operation that a rank has run leaves behind: memory, and what may follow."""
     m, num_stages = columns.num_microbatches, columns.num_stages
-    rest, microbatch = operation // m, operation % m
-    kind, stage = rest // num_stages, rest % num_stages
-    rank = columns.rank_of_s[stage]
+    kind, stage, microbatch = state.running_r[rank, 0], state.running_r[rank, 1], state.running_r[rank, 2]
+    operation = (kind * num_stages + stage) * m + microbatch
     if kind == 1:
         state.memory_r[rank] += columns.context_s[stage] - columns.activation_s[stage]
         state.inflight_s[stage] -= 1
@@ -145,7 +195,7 @@ def _produce(
     if kind == 0 and stage == num_stages - 1:
         state.arrival[operation + num_stages * m] = now
     elif kind == 0 or (kind == 1 and stage > 0):
-        _emit(columns, state, heap, touched, operation, now)
+        _emit(columns, state, events, touched, (operation, kind, stage), now)
     if kind == columns.num_kinds - 1 and microbatch == m - 1 and columns.sync_link_s[stage] >= 0:
         state.message_ready[columns.num_kinds * num_stages * m + stage] = now
         _touch(touched, 2 * columns.sync_link_s[stage])
@@ -153,10 +203,15 @@ def _produce(
 
 @inlined
 def _emit(
-    columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+    columns: ShapeColumns,
+    state: DispatchState,
+    events: EventQueue,
+    touched: ChangedServers,
+    done: tuple[int, int, int],
+    now: float,
 ) -> None:
-    kind_stage = operation // columns.num_microbatches
-    kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
+    """The message of an operation, given with its kind and stage, begins to wait for its channel, or travels."""
+    operation, kind, stage = done
     hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)
     channel = columns.activation_channel_s[hop] if kind == 0 else columns.gradient_channel_s[hop]
     if columns.blocking and (channel >= 0 or columns.latency_s[hop] > 0):
@@ -165,12 +220,36 @@ def _emit(
         state.message_ready[operation] = now
         _touch(touched, channel)
         return
-    target = operation + step * columns.num_microbatches
+    target, receiver = operation + step * columns.num_microbatches, columns.rank_of_s[stage + step]
     state.arrival[target] = now + columns.latency_s[hop]
     if columns.latency_s[hop] > 0:
-        heapq.heappush(heap, (state.arrival[target], 3 * target + ARRIVAL))
+        _announce(columns, state, events, receiver, target)
     else:
-        _touch(touched, columns.num_channels + columns.rank_of_s[stage + step])
+        _touch(touched, columns.num_channels + receiver)
+
+
+@inlined
+def _announce(columns: ShapeColumns, state: DispatchState, events: EventQueue, receiver: int, target: int) -> None:
+    """An event for what arrives at a rank that is idle; a busy one looks at what has arrived when it is done."""
+    if columns.blocking:
+        _push(events, state.arrival[target], 3 * target + ARRIVAL)
+    elif state.rank_busy[receiver] == 0:
+        _push(events, state.arrival[target], 3 * receiver + ARRIVAL)
+
+
+@inlined
+def _next_arrival(columns: ShapeColumns, state: DispatchState, rank: int, now: float) -> float:
+    """When the next F or B that is on its way arrives at a rank."""
+    first_s = np.inf
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        for kind in range(2):
+            microbatch = state.next_ks[kind, state.stage_flat[at]]
+            if microbatch < columns.num_microbatches:
+                kind_stage = kind * columns.num_stages + state.stage_flat[at]
+                arrival = state.arrival[kind_stage * columns.num_microbatches + microbatch]
+                if now < arrival < first_s:
+                    first_s = arrival
+    return first_s
 
 
 @inlined
@@ -178,7 +257,7 @@ def _start_rank(
     columns: ShapeColumns,
     state: DispatchState,
     record: Record,
-    heap: Heap,
+    events: EventQueue,
     rank: int,
     now: float,
     given: Ints,
@@ -196,9 +275,15 @@ def _start_rank(
     else:
         operation = choose(columns, state, rank, now, policy)
     if operation == IDLE:
+        if given.size > 0 and policy[0] != FILL:
+            next_s = state.arrival[given[at]]
+        else:
+            next_s = _next_arrival(columns, state, rank, now)
+        if next_s < np.inf and not columns.blocking:
+            _push(events, next_s, 3 * rank + ARRIVAL)
         return
-    rest = operation // columns.num_microbatches
-    kind, stage = rest // columns.num_stages, rest % columns.num_stages
+    kind_stage = operation // columns.num_microbatches
+    kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
     if kind < 2 and state.sending_r[rank] == 1:
         return
     record.rank_flat[at] = operation
@@ -209,12 +294,20 @@ def _start_rank(
         state.memory_r[rank] += columns.activation_s[stage]
         state.inflight_s[stage] += 1
     state.last_kind_r[rank] = kind if kind < 2 else 2 + state.last_kind_r[rank] % 2
-    heapq.heappush(heap, (now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE))
+    state.running_r[rank, 0], state.running_r[rank, 1] = kind, stage
+    state.running_r[rank, 2] = operation - kind_stage * columns.num_microbatches
+    _push(events, now + columns.duration_ks[kind, stage], 3 * rank + RANK_DONE)
 
 
 @inlined
 def _start_channel(
-    columns: ShapeColumns, state: DispatchState, record: Record, heap: Heap, channel: int, now: float, policy: Floats
+    columns: ShapeColumns,
+    state: DispatchState,
+    record: Record,
+    events: EventQueue,
+    channel: int,
+    now: float,
+    policy: Floats,
 ) -> None:
     if state.channel_busy[channel] == 1:
         return
@@ -230,7 +323,7 @@ def _start_channel(
     message = state.stream_head[best]
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     if message >= num_operations:
-        _start_exchange(columns, state, record, heap, channel, message, now)
+        _start_exchange(columns, state, record, events, channel, message, now)
         return
     _take(state, record, channel, message, best)
     kind_stage = message // columns.num_microbatches
@@ -239,13 +332,19 @@ def _start_channel(
     free = now + columns.transfer_s[hop]
     target = message + step * columns.num_microbatches
     state.arrival[target] = free + columns.latency_s[hop]
-    heapq.heappush(heap, (free, 3 * channel + CHANNEL_DONE))
-    heapq.heappush(heap, (state.arrival[target], 3 * target + ARRIVAL))
+    _push(events, free, 3 * channel + CHANNEL_DONE)
+    _announce(columns, state, events, columns.rank_of_s[stage + step], target)
 
 
 @inlined
 def _start_exchange(
-    columns: ShapeColumns, state: DispatchState, record: Record, heap: Heap, channel: int, message: int, now: float
+    columns: ShapeColumns,
+    state: DispatchState,
+    record: Record,
+    events: EventQueue,
+    channel: int,
+    message: int,
+    now: float,
 ) -> None:
     """A gradient exchange takes both directions at once, so it waits until both are free."""
     other = channel ^ 1
@@ -256,7 +355,7 @@ def _start_exchange(
         for slot in range(state.stream_offsets[one], state.stream_offsets[one + 1]):
             if state.stream_head[slot] == message and state.stream_left[slot] > 0:
                 _take(state, record, one, message, slot)
-                heapq.heappush(heap, (now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE))
+                _push(events, now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE)
 
 
 @inlined

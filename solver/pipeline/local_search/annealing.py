@@ -21,8 +21,8 @@ from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import durations, occupancies, rank_totals
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
-CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.02 s
-WORK_S = 5e-7  # per operation ordered and replayed, twice what it takes on a core of 2020
+CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.01 s
+WORK_S = 3e-7  # per operation ordered and replayed, up to twice what it takes on a core of 2020
 LEAST_OPERATIONS = 150  # an order of fewer takes about as long
 # Chosen on pipelines of twelve plans and three of `pipeline_cases`.
 HEAT = 0.002  # relative: what an order may be worse at first, on average
