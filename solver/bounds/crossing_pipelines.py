@@ -159,30 +159,26 @@ class CrossingPipelines:
         return max(all_s, self.spanned.get(spanning.link, 0.0))
 
     def _exchanges_end_s(self, spanning: SplitRanks) -> float:
-        """End of the exchanges of so many ranks on all links, of each one after the last weight gradient at least.
-
-        Of the ranks those that are ready first count: of each number of its stages.
-        """
-        columns, number = columns_of_all(self.configurations), int(spanning.num_ranks.min())
-        sent = spanning.link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job).min(axis=1)
-        ready_s = np.sort(np.sort(self.ready_rc, axis=0)[:number].ravel())
-        left = np.arange(len(ready_s), 0, -1)[:, None] * sent
-        ends_s = spanning.link.end_s(left, spanning.messages_s, ready_s[:, None])
-        return float(ends_s.max(axis=0, initial=0.0).min()) + self.relaxed.update_s
+        """End of the exchanges of so many ranks on all links: of all their stages, of all but one of each rank, ..."""
+        columns, link, ready_s = columns_of_all(self.configurations), spanning.link, self.ready_s
+        sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job).min(axis=1)
+        number = np.arange(len(ready_s), 0, -1)[:, None] * spanning.num_ranks.min()
+        ends_s = link.end_s(number * sent * link.capacity_per_byte, spanning.messages_s, ready_s[:, None])
+        return float(ends_s.max(axis=0).min()) + self.relaxed.update_s
 
     @cached_property
-    def ready_rc(self) -> FloatArray:
-        """No earlier (seconds) can one stage of a rank exchange, two of them, and so on up to all: ranks x stages."""
+    def ready_s(self) -> FloatArray:
+        """No earlier (seconds) can one stage of some rank exchange, two stages of one, and so on up to all of one."""
         relaxed, shape = self.relaxed, self.relaxed.shape
         if shape is None:
-            return np.empty((0, 0))
+            return np.full(1, np.inf)
         charge_pipeline_bounds(self.clock, shape.num_operations, LAST_ENDS)
         stage_s, rank_s = last_ends(shape)
         by_rank = [shape.rank_of_s == rank for rank in range(shape.num_ranks)]
         begin_rc = np.stack([np.sort((stage_s - relaxed.overlap_s)[own]) for own in by_rank])
         last_s = rank_s - np.array([relaxed.overlap_s[own].max() for own in by_rank])
         begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
-        return np.asarray(np.maximum(begin_rc, 0.0))
+        return np.asarray(np.maximum(begin_rc, 0.0).min(axis=0))
 
     def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink) -> float:
         """The least bound over the ranks that may be the one, of which all stages exchange between groups."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,9 +83,15 @@ class GradientExchange:
         largest = sent(*_most_parameters(price, shares, ranks))
         return cls(smallest, lightest, lambda retained: whole - retained * largest, np.zeros_like(whole))
 
-    def of_others(self, ranks: IntArray, vpp: IntArray, retained: IntArray) -> FloatArray:
-        """Bytes of the exchanges of so many ranks, with so many ranks whole in a group."""
-        others: FloatArray = np.maximum(self.beside(retained), ranks * np.maximum(vpp * self.smallest, self.lightest))
+    def of_others(
+        self, ranks: IntArray, vpp: IntArray, retained: IntArray, capacity_per_byte: FloatArray | float = 1.0
+    ) -> FloatArray:
+        """Bytes of the exchanges of so many ranks, with so many ranks whole in a group.
+
+        Each byte counts `capacity_per_byte` times where as many are sent by each of the ranks.
+        """
+        equal = ranks * np.maximum(vpp * self.smallest, self.lightest)
+        others: FloatArray = np.maximum(self.beside(retained), capacity_per_byte * equal)
         return others
 
     def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
@@ -95,9 +101,11 @@ class GradientExchange:
         What they send fits through the links; those of an average rank follow each other on its cards.
         """
         others = self.of_others(ranks, vpp, retained)
+        filling = self.of_others(ranks, vpp, retained, link.capacity_per_byte)
         in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
-        all_s = link.stage_work_s + np.maximum(others / link.rate, in_row_s)
-        last_s = np.maximum(ranks * self.smallest / link.rate, self.smallest / link.cards_rate + link.steps_s)
+        all_s = link.stage_work_s + np.maximum(filling / link.rate, in_row_s)
+        last = link.capacity_per_byte * ranks * self.smallest
+        last_s = np.maximum(last / link.rate, self.smallest / link.cards_rate + link.steps_s)
         end_s: FloatArray = np.maximum(all_s, link.rank_work_s + last_s)
         return end_s
 
@@ -110,6 +118,7 @@ class ExchangeLink:
     `stage_work_s` and `rank_work_s` are the least work of a rank before a stage exchanges and in all, less what
     overlaps; `rate` is that of the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
     `all_rate` is what `rate` would be if all links were as good for every group: what messages leave counts there.
+    Of as many bytes of each rank one takes `capacity_per_byte` times what it takes at these rates, on average.
     """
 
     stage_work_s: FloatArray
@@ -119,10 +128,7 @@ class ExchangeLink:
     cards_rate: FloatArray
     steps_s: FloatArray
     num_places: IntArray
-
-    def filled(self, capacity_per_byte: FloatArray) -> ExchangeLink:
-        """The same where a byte takes so many times its capacity of links, one or more."""
-        return replace(self, rate=self.rate / capacity_per_byte, all_rate=self.all_rate / capacity_per_byte)
+    capacity_per_byte: FloatArray | float = 1.0
 
     def end_s(self, num_bytes: FloatArray, messages_s: FloatArray, begin_s: FloatArray | float) -> FloatArray:
         """No sooner have so many bytes left the links since `begin_s`, with messages of so long in all of the time.

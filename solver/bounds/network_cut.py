@@ -228,7 +228,7 @@ class _Cases:
             return self.link
         held, ranks = self.leaving.held[self.row_of].max(axis=1), whole[self.row_of]
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
-        return self.link.filled(np.maximum(factors * limits.most_share(self.senders), 1.0))
+        return replace(self.link, capacity_per_byte=np.maximum(factors * limits.most_share(self.senders), 1.0))
 
     def _all_bytes_s(
         self, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray, link: ExchangeLink
@@ -240,8 +240,8 @@ class _Cases:
         """
         columns, rate = self.columns, or_unlinked(self.cut.rate_g.sum())
         spanning = np.maximum(columns.pp - retained, 0)
-        exchanges = np.where(spanning > 0, self.exchanged.of_others(spanning, columns.vpp, retained), 0.0)
-        least_s = link.end_s(exchanges, messages / rate, link.stage_work_s)
+        filling = self.exchanged.of_others(spanning, columns.vpp, retained, link.capacity_per_byte)
+        least_s = link.end_s(np.where(spanning > 0, filling, 0.0), messages / rate, link.stage_work_s)
         if self.unknown is not None and self.unknown.longest_others:
             free_shares = self._least_bytes(self.unknown, num_groups, fewest, retained, messages)
             least_s = np.maximum(least_s, free_shares / rate)
