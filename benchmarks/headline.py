@@ -26,6 +26,7 @@ import numpy as np
 
 from app.jobs.processes import end, start
 from app.jobs.worker_pool import num_cores, worker_pool
+from benchmarks.compiled import compile_first
 from models.outcome import Outcome, Planned
 from models.request import PlanRequest
 from solver.planner import plan
@@ -308,6 +309,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="Markdown file to append the table to")
     parser.add_argument("--json", type=Path, help="JSON file to write one object per point to")
     arguments = parser.parse_args()
+    compile_first()
     chosen = points(arguments.points, arguments.seed)[: arguments.first]
     rows: list[Row] = []
     workers, planned = (1, row_by_the_clock) if arguments.wall else (arguments.workers, row_of)

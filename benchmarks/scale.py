@@ -24,6 +24,7 @@ import psutil
 
 from app.jobs.processes import end, start
 from app.jobs.worker_pool import GIB, num_cores, worker_pool
+from benchmarks.compiled import compile_first
 from models.catalogue import named_entry
 from models.outcome import Planned
 from models.request import PlanRequest
@@ -247,6 +248,7 @@ def main() -> int:
     parser.add_argument("--case", action="append", help="only these cases")
     parser.add_argument("--growth", type=Path, metavar="FILE", help="the growth series instead of the cases")
     arguments = parser.parse_args()
+    compile_first()
     if arguments.growth is not None:
         grow(arguments.growth)
         return 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.compiled import compile_first
 from benchmarks.pipeline_cases import FAMILIES, family_case, random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
@@ -113,6 +114,7 @@ def main() -> int:
     parser.add_argument("--layout", choices=("one_way", "v"), default="one_way", help="layout of the cases")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the time limits")
     arguments = parser.parse_args()
+    compile_first()
     for number in (0, 5, 13):  # compiled code is loaded before anything is timed
         solve_pipeline(random_case(8, 16, number, 2.0))
     convicted = 0
