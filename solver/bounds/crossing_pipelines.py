@@ -163,7 +163,7 @@ class CrossingPipelines:
         columns, link, ready_s = columns_of_all(self.configurations), spanning.link, self.ready_s
         sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job).min(axis=1)
         number = np.arange(len(ready_s), 0, -1)[:, None] * spanning.num_ranks.min()
-        ends_s = link.end_s(number * sent * link.capacity_per_byte, spanning.messages_s, ready_s[:, None])
+        ends_s = link.end_s(number * sent * spanning.capacity_per_byte, spanning.messages_s, ready_s[:, None])
         return float(ends_s.max(axis=0).min()) + self.relaxed.update_s
 
     @cached_property

@@ -94,17 +94,18 @@ class GradientExchange:
         others: FloatArray = np.maximum(self.beside(retained), capacity_per_byte * equal)
         return others
 
-    def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
-        """End of the exchanges of all stages of so many ranks, with so many ranks whole in a group.
+    def least_s(self, split: SplitRanks, vpp: IntArray, retained: IntArray) -> FloatArray:
+        """End of the exchanges of all stages of the ranks that are split, with so many ranks whole in a group.
 
         All of them come after the first backward of all micro-batches, the last one of each rank after all its work.
         What they send fits through the links; those of an average rank follow each other on its cards.
         """
+        link, ranks = split.link, split.num_ranks
         others = self.of_others(ranks, vpp, retained)
-        filling = self.of_others(ranks, vpp, retained, link.capacity_per_byte)
         in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
-        all_s = link.stage_work_s + np.maximum(filling / link.rate, in_row_s)
-        last = link.capacity_per_byte * ranks * self.smallest
+        filling = self.of_others(ranks, vpp, retained, split.capacity_per_byte)
+        all_s = np.maximum(link.stage_work_s + in_row_s, link.end_s(filling, split.messages_s, link.stage_work_s))
+        last = split.capacity_per_byte * ranks * self.smallest
         last_s = np.maximum(last / link.rate, self.smallest / link.cards_rate + link.steps_s)
         end_s: FloatArray = np.maximum(all_s, link.rank_work_s + last_s)
         return end_s
@@ -118,7 +119,6 @@ class ExchangeLink:
     `stage_work_s` and `rank_work_s` are the least work of a rank before a stage exchanges and in all, less what
     overlaps; `rate` is that of the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
     `all_rate` is what `rate` would be if all links were as good for every group: what messages leave counts there.
-    Of as many bytes of each rank one takes `capacity_per_byte` times what it takes at these rates, on average.
     """
 
     stage_work_s: FloatArray
@@ -128,9 +128,8 @@ class ExchangeLink:
     cards_rate: FloatArray
     steps_s: FloatArray
     num_places: IntArray
-    capacity_per_byte: FloatArray | float = 1.0
 
-    def end_s(self, num_bytes: FloatArray, messages_s: FloatArray, begin_s: FloatArray | float) -> FloatArray:
+    def end_s(self, num_bytes: FloatArray, messages_s: FloatArray | float, begin_s: FloatArray | float) -> FloatArray:
         """No sooner have so many bytes left the links since `begin_s`, with messages of so long in all of the time.
 
         With messages the least T with (T - begin) (1 - messages / T) >= time without them, and T >= messages.
@@ -167,12 +166,14 @@ class ExchangeLink:
 class SplitRanks:
     """Ranks whose replicas are split over groups: how many there are at least, and how they exchange, by configuration.
 
-    Messages take all links for `messages_s` (seconds) of an iteration.
+    Messages take all links for `messages_s` (seconds) of an iteration. Where each of these ranks sends as many bytes,
+    one takes `capacity_per_byte` times what it takes at the rates of the link, on average.
     """
 
     num_ranks: IntArray
     link: ExchangeLink
-    messages_s: FloatArray
+    messages_s: FloatArray | float = 0.0
+    capacity_per_byte: FloatArray | float = 1.0
 
 
 def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:

@@ -158,8 +158,8 @@ class _Cases:
     def each(self, *, jointly: bool) -> Iterator[CutCase]:
         """No rank whole, and then some in h groups."""
         columns, some, held = self.columns, self.leaving.columns, self.leaving.held
-        none_whole, anywhere = self._exchanges_s(np.zeros_like(columns.pp)), self._are_held[self.row_of]
-        every = SplitRanks(columns.pp, self.link, np.zeros(len(columns)))
+        anywhere, every = self._are_held[self.row_of], SplitRanks(columns.pp, self.link)
+        none_whole = self.exchanged.least_s(every, columns.vpp, np.zeros_like(columns.pp))
         yield CutCase((columns.dp > 1) & anywhere, none_whole, CrossingDelay.none(len(columns)), every)
         by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
@@ -199,53 +199,36 @@ class _Cases:
         """The ranks that are whole lie in so many groups: no more than `most` of them and `fewest` or more."""
         columns, row_of = self.columns, self.row_of
         leaving, retained = self.leaving.least(num_groups, fewest).at(row_of), most[row_of]
-        sent_bytes, num_spanning = self._sent_bytes * leaving.in_all, np.maximum(columns.pp - retained, 0)
+        messages, rate = self._sent_bytes * leaving.in_all, or_unlinked(self.cut.rate_g.sum())
+        capacity = self._capacity_per_byte(fewest) if num_groups == 1 and jointly else 1.0
+        split = SplitRanks(np.maximum(columns.pp - retained, 0), self.link, messages / rate, capacity)
+        exchanges_s = self.exchanged.least_s(split, columns.vpp, retained)
         queue_s = self._sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
-        link = self._fewer_connections(fewest) if num_groups == 1 and jointly else self.link
         messages_s = np.maximum(self._sent_bytes * leaving.by_rate, queue_s) + self.beside_s
         parts = [
-            np.where(num_spanning > 0, self._exchanges_s(retained, link), 0.0),
+            np.where(split.num_ranks > 0, exchanges_s, messages / rate),
             np.where(leaving.by_rate > 0, messages_s, 0.0),
-            self._all_bytes_s(num_groups, fewest, retained, sent_bytes, link),
         ]
+        if self.unknown is not None and self.unknown.longest_others:
+            parts.append(self._least_bytes(self.unknown, num_groups, fewest, retained, messages) / rate)
         if self.cut.of_places:
             parts.append(self.inside.work_s + self.inside.exposed_s)
         hops = leaving.crossing * max(num_groups - 1, 1) + leaving.outside.astype(np.int64)
         delay = CrossingDelay(leaving.crossing, self.leaving.looped[row_of], hops, max(num_groups, 2), self.messages)
-        spanning = SplitRanks(num_spanning, link, sent_bytes / or_unlinked(self.cut.rate_g.sum()))
         possible = (possible & self._are_held)[row_of]
-        return CutCase(possible, np.maximum.reduce(parts), delay, spanning if num_spanning.all() else None)
+        return CutCase(possible, np.maximum.reduce(parts), delay, split if split.num_ranks.all() else None)
 
-    def _exchanges_s(self, retained: IntArray, link: ExchangeLink | None = None) -> FloatArray:
-        """Exchanges of all ranks beside so many that lie whole."""
-        spanning = np.maximum(self.columns.pp - retained, 0)
-        return self.exchanged.least_s(spanning, self.columns.vpp, retained, link or self.link)
-
-    def _fewer_connections(self, whole: IntArray) -> ExchangeLink:
-        """The link of exchanges between two groups, one of which has so many ranks whole: little is left for others."""
+    def _capacity_per_byte(self, whole: IntArray) -> FloatArray | float:
+        """Of exchanges between two groups, one of which has so many ranks whole: little room there is left for others,
+        so their rings have few connections.
+        """
         limits = self.cut.limits
         if self.leaving.held.shape[1] > 2 or limits.shared is None:
-            return self.link
+            return 1.0
         held, ranks = self.leaving.held[self.row_of].max(axis=1), whole[self.row_of]
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
-        return replace(self.link, capacity_per_byte=np.maximum(factors * limits.most_share(self.senders), 1.0))
-
-    def _all_bytes_s(
-        self, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray, link: ExchangeLink
-    ) -> FloatArray:
-        """Seconds for all that leaves groups in an iteration, exchanges and messages, with ranks as in `_case`.
-
-        `messages` are bytes, which keep their part of the links all the time; exchanges begin after the first work of
-        their ranks.
-        """
-        columns, rate = self.columns, or_unlinked(self.cut.rate_g.sum())
-        spanning = np.maximum(columns.pp - retained, 0)
-        filling = self.exchanged.of_others(spanning, columns.vpp, retained, link.capacity_per_byte)
-        least_s = link.end_s(np.where(spanning > 0, filling, 0.0), messages / rate, link.stage_work_s)
-        if self.unknown is not None and self.unknown.longest_others:
-            free_shares = self._least_bytes(self.unknown, num_groups, fewest, retained, messages)
-            least_s = np.maximum(least_s, free_shares / rate)
-        return least_s
+        found: FloatArray = np.maximum(factors * limits.most_share(self.senders), 1.0)
+        return found
 
     def _least_bytes(
         self, share: UnknownShares, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray
@@ -275,7 +258,8 @@ class _Cases:
         most = np.maximum(most, 1)
         for _ in range(int(most.max()).bit_length()):
             middle = (fewest + most) // 2
-            all_whole, exchanges_s = middle >= self.columns.pp, self._exchanges_s(middle)
+            split, all_whole = SplitRanks(np.maximum(self.columns.pp - middle, 0), self.link), middle >= self.columns.pp
+            exchanges_s = self.exchanged.least_s(split, self.columns.vpp, middle)
             enough = all_whole | (exchanges_s <= self.within_s)
             fewest, most = np.where(enough, fewest, np.minimum(middle + 1, most)), np.where(enough, middle, most)
         return fewest

@@ -24,6 +24,7 @@ from solver.pipeline.bounds import SharedLinks, shared_links_bound
 from solver.pipeline.portfolio import candidates
 from solver.pipeline.simulate import replay_shape
 from tests.build_job import FIXED, context_of, job
+from tests.property.test_bounds import last_of_stages
 from tests.unit.solver.bounds.test_relaxation import FAR, frontier_of
 
 CROSSING_S, PLAIN_S = 0.02, 0.015
@@ -98,7 +99,7 @@ def test_a_rank_that_spans_groups_exchanges_over_the_links(monkeypatch: pytest.M
     pipelines = pipelines_of(monkeypatch, "loop", 2, 4)
     columns = columns_of_all(pipelines.configurations)
     for rate in (1e15, 1e10, 1e9):
-        one_rank = SplitRanks(np.ones_like(columns.pp), link_of(len(columns), rate), np.zeros(len(columns)))
+        one_rank = SplitRanks(np.ones_like(columns.pp), link_of(len(columns), rate))
         found.append(pipelines.spanning_s(one_rank, float("inf")))
     assert found[0] <= found[1] < found[2]
     relaxed_s = pipelines.relaxed.bound_s()
@@ -126,8 +127,8 @@ def test_ranks_that_span_groups_share_the_links_with_messages(
     sent = link.sent_bytes(pipelines.parameters, pipelines.expert_parameters, columns, pipelines.context.job)
     least_s = float("inf")
     for schedule in candidates(shape, "makespan"):
-        end = replay_shape(shape, schedule.order).end.reshape(shape.num_kinds, shape.num_stages, -1)
-        ready_s = np.maximum(end[-1].max(axis=1) - relaxed.overlap_s, 0.0)
+        last_s = last_of_stages(shape, replay_shape(shape, schedule.order))
+        ready_s = np.maximum(last_s - relaxed.overlap_s, 0.0)
         for ranks in itertools.combinations(range(pp), number):
             own = np.isin(shape.rank_of_s, ranks)
             least_s = min(least_s, end_beside_messages(ready_s[own], sent.min(axis=0)[own] / 1e10, messages_s))
