@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from models.plan import Configuration
-from solver.arrays import FloatArray
+from solver.arrays import FloatArray, IntArray
 from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.cuts import cuts
 from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
@@ -66,8 +66,8 @@ class PipelineRelaxation:
 class CrossingPipelines:
     """Pipelines of configurations that are alike, where they lie over the groups of a cut.
 
-    `delayed_s` bounds one by its delays alone, for those that may cross in very many ways. Parameters are by
-    configuration and stage. `clock` is charged for every pipeline.
+    `delayed_s` bounds one by its delays alone, for those that may cross in very many ways, `on_types_s` one with all
+    ranks on some GPU types. Parameters are by configuration and stage. `clock` is charged for every pipeline.
     """
 
     context: Context
@@ -76,6 +76,7 @@ class CrossingPipelines:
     parameters: FloatArray
     expert_parameters: FloatArray
     delayed_s: Callable[[MessageDelays], float]
+    on_types_s: Callable[[frozenset[str]], float]
     clock: Clock
     known: dict[PipelineCrossing, float] = field(default_factory=dict)
     spanned: dict[ExchangeLink, float] = field(default_factory=dict)
@@ -157,6 +158,24 @@ class CrossingPipelines:
         if all_s < enough_s and spanning.link not in self.spanned:
             self.spanned[spanning.link] = self._least_spanning_s(self.relaxed.shape, spanning.link)
         return max(all_s, self.spanned.get(spanning.link, 0.0))
+
+    def inside_s(self, group_of_pool: Sequence[int], most_replicas: IntArray) -> float:
+        """The least bound of the slowest replica where each is inside a group, which has room for so many.
+
+        No more of them than there is room for are in the groups where a pipeline is fastest.
+        """
+        shape, names = self.relaxed.shape, [set[str]() for _ in most_replicas]
+        for group, pool in zip(group_of_pool, self.context.pools, strict=True):
+            names[group].add(pool.gpu.name)
+        types = [frozenset(one) for one in names]
+        if shape is None or len(set(types)) == 1:
+            return 0.0
+        charge_pipeline_bounds(self.clock, shape.num_operations, len(set(types)))
+        bound_of = {one: self.on_types_s(one) for one in set(types)}
+        bounds_s = np.array([bound_of[one] for one in types])
+        order = np.argsort(bounds_s, kind="stable")
+        last = int(np.searchsorted(np.cumsum(most_replicas[order]), self.configurations[0].degrees.dp))
+        return float(bounds_s[order[last]]) if last < len(types) else float("inf")
 
     def _exchanges_end_s(self, spanning: SplitRanks) -> float:
         """End of the exchanges of so many ranks on all links: of all their stages, of all but one of each rank, ..."""
@@ -244,7 +263,7 @@ def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float
     family, split = FAMILY_CODES.index(first.family), LAYER_SPLIT_CODES.index(first.layer_split)
     space = Space(columns, np.full(len(columns), family), np.full(len(columns), split))
     cases_by_cut, update_s = even_cases(context, space)
-    for cases in cases_by_cut:
+    for cut, cases in zip(cuts(context), cases_by_cut, strict=True):
         least_s = float("inf")
         for case in cases:
             alone_s = float(np.where(case.possible, case.least_s + update_s, np.inf).min())
@@ -255,6 +274,9 @@ def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float
             case_s = max(alone_s, bound_s if crossing is None else pipelines.crossing_s(crossing, least_s))
             if case.spanning is not None and case_s < least_s:
                 case_s = max(case_s, pipelines.spanning_s(case.spanning, least_s))
+            if case.most_replicas is not None and case_s < least_s:
+                most_replicas = case.most_replicas[case.possible].max(axis=0)
+                case_s = max(case_s, pipelines.inside_s(cut.group_of_pool, most_replicas))
             least_s = min(least_s, case_s)
             if least_s <= bound_s:
                 break

@@ -60,6 +60,24 @@ class LeavingMessages:
         return start, 4.0 * columns.dp.astype(np.float64)
 
     @cached_property
+    def inside(self) -> IntArray:
+        """Most replicas that each group holds with all their ranks."""
+        most: IntArray = self.held // self.columns.pp[:, None]
+        return most
+
+    @cached_property
+    def most_inside(self) -> IntArray:
+        """Most replicas that are inside one of 1, 2, 3 ... groups each."""
+        most: IntArray = np.cumsum(-np.sort(-self.inside, axis=1), axis=1)
+        return most
+
+    @cached_property
+    def groups_for_all(self) -> IntArray:
+        """Groups that replicas need if none crosses; one more than there are where they cannot."""
+        needed: IntArray = (self.most_inside < self.columns.dp[:, None]).sum(axis=1) + 1
+        return needed
+
+    @cached_property
     def _most_held(self) -> IntArray:
         """What 1, 2, 3 ... groups hold at most."""
         most: IntArray = np.cumsum(-np.sort(-self.held, axis=1), axis=1)
@@ -71,7 +89,7 @@ class LeavingMessages:
         Each crosses twice, with the activation and with the gradient.
         """
         leaving = leaving_replicas(self.held, self.columns.dp, self.columns.pp, whole)
-        once, rates = _times_left(self.columns.vpp, self.looped, 1), np.where(self.rate_g > 0, self.rate_g, UNLINKED)
+        once, rates = times_left(self.columns.vpp, self.looped, 1), np.where(self.rate_g > 0, self.rate_g, UNLINKED)
         by_rate, replicas = once * (leaving / rates).min(axis=1), leaving.min(axis=1)
         possible = np.isfinite(replicas)
         by_rate, replicas = np.where(possible, by_rate, 0.0), np.where(possible, replicas, 0.0)
@@ -87,7 +105,7 @@ class LeavingMessages:
         capacity = self._most_held[:, num_groups - 1 : num_groups]
         outside = leaving_replicas(capacity, dp, self.columns.pp, np.maximum(whole, num_groups))[:, 0]
         outside = np.where(np.isfinite(outside), outside, 0.0)
-        visits = dp * _times_left(vpp, self.looped, num_groups).astype(np.float64)
+        visits = dp * times_left(vpp, self.looped, num_groups).astype(np.float64)
         by_rate = np.maximum(
             visits / or_unlinked(widest[:num_groups].sum()),
             vpp * outside / or_unlinked(widest[:-num_groups].sum()),
@@ -103,7 +121,7 @@ def or_unlinked(rate: float) -> float:
     return float(rate) or UNLINKED
 
 
-def _times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
+def times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
     """How often every micro-batch leaves a group, its gradients included, where each pass visits so many, at least 2.
 
     A pass crosses h - 1 times, and its gradients as often; of the crossings of one group half are the gradients'. Each

@@ -26,7 +26,7 @@ from solver.bounds.gradient_exchange import (
     UnknownShares,
     least_parameters,
 )
-from solver.bounds.leaving_messages import LeavingMessages, or_unlinked
+from solver.bounds.leaving_messages import LeavingMessages, or_unlinked, times_left
 from solver.bounds.lightest import before_exchange_s, beside_messages_s, lightest_rank_s
 from solver.bounds.ring_connections import least_fill
 from solver.configurations.distinct import distinct_rows
@@ -45,7 +45,8 @@ class CutCase:
     """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay.
 
     Where some ranks are not whole, `spanning` is how they exchange. Where all are, each in one of two groups,
-    `most_ranks` is how many either holds (rows x groups).
+    `most_ranks` is how many either holds (rows x groups). Where every replica is inside a group, `most_replicas` is
+    how many each holds (rows x groups).
     """
 
     possible: BoolArray
@@ -53,6 +54,7 @@ class CutCase:
     delay: CrossingDelay
     spanning: SplitRanks | None = None
     most_ranks: IntArray | None = None
+    most_replicas: IntArray | None = None
 
 
 def with_distance_s(
@@ -91,7 +93,6 @@ def distance_cases(
     if not (found := cuts(context)):
         return
     unknown, ends = (ranks, ()) if isinstance(ranks, UnknownShares) else (None, ranks)
-    begin = np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0)
     inside, beside_s = _Inside.of(price, shares, overlap_s, ends), beside_messages_s(price, shares)
     looped, together = shares.family == LOOP_FAMILY, replicas_together(columns)
     first = row_of = np.arange(len(columns))
@@ -99,34 +100,28 @@ def distance_cases(
         first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp, columns.vpp, looped, together)
     some = columns.take(first)
     capacities = [bundles_by_row(context.pools, cut.group_of_pool, some.tp, some.cp, together[first]) for cut in found]
-    num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
-    exchanged = GradientExchange.of(price, shares, num_places, ranks)
-    senders = np.maximum(columns.dp // (num_places * together), 1) * together * columns.tp * columns.cp
+    exchanges = _Exchanges(
+        price,
+        shares,
+        ranks,
+        np.maximum(columns.num_microbatches * before_exchange_s(price, shares, ends) - overlap_s, 0.0),
+        np.maximum(inside.work_s - overlap_s, 0.0),
+        num_places=np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of],
+        together=together,
+    )
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
-        rates = np.stack([cut.exchange_rates[fewest], or_unlinked(cut.rate_g.sum()) / fewest])
-        rate, all_rate = rates * cut.limits.most_share(senders)
-        link = ExchangeLink(
-            begin,
-            np.maximum(inside.work_s - overlap_s, 0.0),
-            rate,
-            all_rate,
-            cut.limits.most_bytes_per_s(senders),
-            2.0 * (num_places - 1) * cut.nearest_s,
-            num_places,
-        )
         cases = _Cases(
             cut=cut,
             columns=columns,
             inside=inside,
-            exchanged=exchanged,
-            link=link,
+            exchanges=exchanges,
+            link=exchanges.link(cut, fewest, exchanges.num_places),
             messages=CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns)),
             beside_s=beside_s + cut.nearest_s,
             leaving=LeavingMessages(some, looped[first], held, cut.rate_g),
             row_of=row_of,
             num_groups_r=fewest,
-            senders=senders,
             unknown=unknown,
             within_s=within_s,
         )
@@ -134,33 +129,76 @@ def distance_cases(
 
 
 @dataclass(frozen=True)
+class _Exchanges:
+    """What exchanges of ranks over places send, and what they wait for. `begin_s` and `rank_work_s` are the least work
+    of a rank before a stage exchanges and in all, less what overlaps (seconds).
+
+    Replicas `together` share every place, so that a rank needs `num_places` or more, if not one.
+    """
+
+    price: StageCosts
+    shares: Shares
+    ranks: Sequence[StageCost] | UnknownShares
+    begin_s: FloatArray
+    rank_work_s: FloatArray
+    num_places: IntArray
+    together: IntArray
+
+    @cached_property
+    def usual(self) -> GradientExchange:
+        """Over the fewest places."""
+        return self.over(self.num_places)
+
+    def over(self, num_places: IntArray) -> GradientExchange:
+        """Over so many places."""
+        return GradientExchange.of(self.price, self.shares, num_places, self.ranks)
+
+    def senders(self, num_places: IntArray) -> IntArray:
+        """GPUs of a rank in the one of so many places that has fewest."""
+        columns, share = self.price.columns, num_places * self.together
+        return np.asarray(np.maximum(columns.dp // share, 1) * self.together * columns.tp * columns.cp)
+
+    def link(self, cut: NetworkCut, num_groups: IntArray, num_places: IntArray) -> ExchangeLink:
+        """The links between so many groups or more, over so many places."""
+        senders, num_steps = self.senders(num_places), 2.0 * (num_places - 1)
+        rates = np.stack([cut.exchange_rates[num_groups], or_unlinked(cut.rate_g.sum()) / num_groups])
+        rate, all_rate = rates * cut.limits.most_share(senders)
+        return ExchangeLink(
+            self.begin_s,
+            self.rank_work_s,
+            rate,
+            all_rate,
+            cut.limits.most_bytes_per_s(senders),
+            np.asarray(num_steps * cut.nearest_s),
+            num_places,
+        )
+
+
+@dataclass(frozen=True)
 class _Cases:
     """What the cases of a cut have in common. `leaving` has rows that differ in what leaves groups, `row_of` the one
-    among them of every row. An exchange between groups has a part in `num_groups_r` of them at least, and `senders`
-    connections at most. Before its first message and after its last a replica has work for `beside_s` (seconds).
-    Of what takes longer than `within_s` (seconds) nothing more matters.
+    among them of every row. An exchange between groups has a part in `num_groups_r` of them at least, over `link`.
+    Before its first message and after its last a replica has work for `beside_s` (seconds). Of what takes longer than
+    `within_s` (seconds) nothing more matters.
     """
 
     cut: NetworkCut
     columns: Columns
     inside: _Inside
-    exchanged: GradientExchange
+    exchanges: _Exchanges
     link: ExchangeLink
     messages: CrossingMessages
     beside_s: FloatArray
     leaving: LeavingMessages
     row_of: IntArray
     num_groups_r: IntArray
-    senders: IntArray
     unknown: UnknownShares | None
     within_s: FloatArray | None
 
     def each(self, *, jointly: bool) -> Iterator[CutCase]:
         """No rank whole, and then some in h groups."""
         columns, some, held = self.columns, self.leaving.columns, self.leaving.held
-        anywhere, every = self._are_held[self.row_of], SplitRanks(columns.pp, self.link)
-        none_whole = self.exchanged.least_s(every, columns.vpp, np.zeros_like(columns.pp))
-        yield CutCase((columns.dp > 1) & anywhere, none_whole, CrossingDelay.none(len(columns)), every)
+        yield from self._none_whole(jointly=jointly)
         by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
         for h in range(1, min(held.shape[1], most) + 1):
@@ -179,6 +217,46 @@ class _Cases:
             for number in range(1, most + 1):
                 ranks = np.full_like(retained, number)
                 yield self._case(h, (retained >= ranks) & (some.pp >= ranks), ranks, ranks, jointly=True)
+
+    def _none_whole(self, *, jointly: bool) -> Iterator[CutCase]:
+        """Some replicas are inside one of j groups each, in all of which each rank exchanges; all others cross.
+
+        `jointly`: j = 2, 3 ... up to as many as all replicas need; else the least of both for all smaller j.
+        """
+        columns, possible = self.columns, (self.columns.dp > 1) & self._are_held[self.row_of]
+        most_inside, needed = (one[self.row_of] for one in (self.leaving.most_inside, self.leaving.groups_for_all))
+        most = int(needed.max(initial=0))
+        for j in range(2, most) if jointly else range(2, min(most, 3)):
+            upto = np.full_like(needed, j) if jointly else np.maximum(needed - 1, j)
+            inside = np.take_along_axis(most_inside, upto[:, None] - 1, axis=1)[:, 0]
+            yield self._all_split(possible & (needed > j), np.full_like(needed, j), np.maximum(columns.dp - inside, 1))
+        num_groups = np.clip(needed, self.num_groups_r, len(self.cut.rate_g))
+        possible = possible & (needed <= len(self.cut.rate_g))
+        yield self._all_split(possible, num_groups, np.zeros_like(needed))
+
+    def _all_split(self, possible: BoolArray, num_groups: IntArray, crossing: IntArray) -> CutCase:
+        """No rank is whole: each exchanges in so many groups or more, and so many replicas cross, or none."""
+        columns, exchanged, link, num_rows = self.columns, self.exchanges.usual, self.link, len(self.columns)
+        num_groups = np.maximum(num_groups, self.num_groups_r)
+        if (num_groups > self.num_groups_r).any():
+            num_places = np.maximum(num_groups, self.exchanges.num_places)
+            exchanged, link = self.exchanges.over(num_places), self.exchanges.link(self.cut, num_groups, num_places)
+        looped = self.leaving.looped[self.row_of]
+        messages = 2.0 * self._sent_bytes * times_left(columns.vpp, looped, 1) * crossing
+        every = SplitRanks(columns.pp, link, messages / or_unlinked(self.cut.rate_g.sum()))
+        exchanges_s = exchanged.least_s(every, columns.vpp, np.zeros_like(columns.pp))
+        if not crossing.any():
+            inside = self.leaving.inside[self.row_of]
+            return CutCase(possible, exchanges_s, CrossingDelay.none(num_rows), every, most_replicas=inside)
+        queued_s = np.where(crossing > 0, self._queue_s + self.beside_s, 0.0)
+        delay = CrossingDelay(crossing, looped, crossing, 2, self.messages)
+        return CutCase(possible, np.maximum(exchanges_s, queued_s), delay, every)
+
+    @cached_property
+    def _queue_s(self) -> FloatArray:
+        """What all messages that a replica sends over a boundary one way take its queue."""
+        rate = self.messages.num_gpus * self.cut.limits.message_bytes_per_s
+        return np.asarray(self._sent_bytes * self.columns.vpp / rate)
 
     @cached_property
     def _sent_bytes(self) -> FloatArray:
@@ -202,9 +280,8 @@ class _Cases:
         messages, rate = self._sent_bytes * leaving.in_all, or_unlinked(self.cut.rate_g.sum())
         capacity = self._capacity_per_byte(fewest) if num_groups == 1 and jointly else 1.0
         split = SplitRanks(np.maximum(columns.pp - retained, 0), self.link, messages / rate, capacity)
-        exchanges_s = self.exchanged.least_s(split, columns.vpp, retained)
-        queue_s = self._sent_bytes * columns.vpp / (self.messages.num_gpus * self.cut.limits.message_bytes_per_s)
-        messages_s = np.maximum(self._sent_bytes * leaving.by_rate, queue_s) + self.beside_s
+        exchanges_s = self.exchanges.usual.least_s(split, columns.vpp, retained)
+        messages_s = np.maximum(self._sent_bytes * leaving.by_rate, self._queue_s) + self.beside_s
         parts = [
             np.where(split.num_ranks > 0, exchanges_s, messages / rate),
             np.where(leaving.by_rate > 0, messages_s, 0.0),
@@ -227,7 +304,7 @@ class _Cases:
             return 1.0
         held, ranks = self.leaving.held[self.row_of].max(axis=1), whole[self.row_of]
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
-        found: FloatArray = np.maximum(factors * limits.most_share(self.senders), 1.0)
+        found: FloatArray = np.maximum(factors * limits.most_share(self.exchanges.senders(self.link.num_places)), 1.0)
         return found
 
     def _least_bytes(
@@ -243,7 +320,7 @@ class _Cases:
         num_stages = np.maximum(columns.pp - fewest[self.row_of], 0) * columns.vpp
         most_around = start + each * num_stages / share.longest_others
         less_around = each * share.per_usual / share.longest_others
-        per_usual = self.num_groups_r * self.exchanged.usual
+        per_usual = self.num_groups_r * self.exchanges.usual.usual
         fewest_usual = np.maximum(share.num_usual - share.most_usual(retained), 0.0)
         equal = np.maximum((most_around - messages) / less_around, fewest_usual)
         with_fewest = per_usual * fewest_usual + np.maximum(messages, most_around - less_around * fewest_usual)
@@ -259,7 +336,7 @@ class _Cases:
         for _ in range(int(most.max()).bit_length()):
             middle = (fewest + most) // 2
             split, all_whole = SplitRanks(np.maximum(self.columns.pp - middle, 0), self.link), middle >= self.columns.pp
-            exchanges_s = self.exchanged.least_s(split, self.columns.vpp, middle)
+            exchanges_s = self.exchanges.usual.least_s(split, self.columns.vpp, middle)
             enough = all_whole | (exchanges_s <= self.within_s)
             fewest, most = np.where(enough, fewest, np.minimum(middle + 1, most)), np.where(enough, middle, most)
         return fewest

@@ -69,9 +69,13 @@ def refined_bound_s(
     def delayed_s(delays: MessageDelays) -> float:
         return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
 
+    def on_types_s(names: AbstractSet[str]) -> float:
+        problem, fits_r = _pipeline(context, configuration, priced, [one for one in costs if one[0].gpu.name in names])
+        return relaxed.bound_s(shape_of(problem)) if fits_r.all() else float("inf")
+
     if bound_s < high_s:
         parameters = _parameters(priced.options, len(configurations))
-        crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, clock)
+        crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, on_types_s, clock)
         bound_s = crossing_bound_s(crossing, bound_s, high_s)
     return bound_s
 

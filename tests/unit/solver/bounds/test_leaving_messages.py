@@ -63,6 +63,23 @@ def whole_ranks(assignment: Assignment) -> list[int]:
     return [ways[0] for ways in zip(*assignment, strict=True) if len(set(ways)) == 1]
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("held", [(4, 4, 4), (6, 3, 3), (5, 5), (4, 3, 3, 2), (9, 2, 2), (2, 2, 2, 2, 2)])
+def test_replicas_inside_of_few_groups_leave_others_that_cross(num_ranks: int, held: tuple[int, ...]) -> None:
+    row = dict.fromkeys([one.name for one in fields(Columns)], 1)
+    columns = columns_from([{**row, "dp": 3, "pp": num_ranks}])
+    leaving = LeavingMessages(columns, np.array([False]), np.array([held]), np.ones(len(held)))
+    most = dict.fromkeys(range(len(held) + 1), 0)
+    for assignment in assignments(3, num_ranks, held):
+        inside = [way[0] for way in assignment if len(set(way)) == 1]
+        for way in zip(*assignment, strict=True):
+            assert len(set(way)) >= len(set(inside))
+        most[len(set(inside))] = max(most[len(set(inside))], len(inside))
+    upto = np.maximum.accumulate([most[number] for number in range(1, len(held) + 1)])
+    assert np.minimum(leaving.most_inside[0], 3).tolist() == upto.tolist()
+    assert leaving.groups_for_all[0] == next((n for n, most in enumerate(upto, 1) if most == 3), len(held) + 1)
+
+
 @pytest.mark.parametrize(("family", "vpp"), [("one_way", 1), ("v", 2), ("loop", 2), ("loop", 3)])
 @pytest.mark.parametrize(
     "fleet",

@@ -12,6 +12,7 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from solver.bounds import network_cut
 from solver.bounds.cuts import cuts
+from solver.bounds.leaving_messages import LeavingMessages
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
@@ -74,6 +75,25 @@ def test_thin_links_rest_before_the_first_message_and_after_the_last(
     assert bound_s <= min(one.iteration_s for one in timed if one is not None)
     monkeypatch.setattr(network_cut, "beside_messages_s", lambda price, _: np.zeros(len(price.columns)))
     assert lower_bounds(context, space).iteration_s < bound_s - 0.01
+
+
+@pytest.mark.parametrize("batch", [256, 1024])
+def test_replicas_that_do_not_cross_exchange_in_as_many_places_as_they_need(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four buildings with room for one replica each, or for one rank of all replicas."""
+    link = {"capacity_bytes_per_s": 1e9, "latency_s": 1e-3}
+    allowed = {**FIXED, "pp": [4], "dp": [4], "sharding": ["zero1"]}
+    context = context_of(job(hosts=(1,) * 4, batch=batch, allowed=allowed, link=link))
+    space = enumerate_space(context.request)
+    bounds_s = lower_bounds(context, space).iteration_s
+    for row, bound_s in enumerate(bounds_s):
+        configuration = configuration_of(context, space, row)
+        candidates = placements(context, configuration, PATTERNS)
+        timed = [evaluate(context, one, lambda problem: portfolio_timing(problem, None)) for one in candidates]
+        assert bound_s <= min(one.iteration_s for one in timed if one is not None)
+    monkeypatch.setattr(LeavingMessages, "groups_for_all", property(lambda one: np.ones_like(one.columns.dp)))
+    assert (lower_bounds(context, space).iteration_s < 0.95 * bounds_s).all()
 
 
 def test_slow_cards_count_where_links_are_wide() -> None:
