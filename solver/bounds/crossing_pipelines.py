@@ -81,20 +81,22 @@ class CrossingPipelines:
     known: dict[PipelineCrossing, float] = field(default_factory=dict)
     spanned: dict[ExchangeLink, float] = field(default_factory=dict)
 
-    def crossing_s(self, crossing: PipelineCrossing, enough_s: float) -> float:
-        """The least bound of all ways in which a pipeline may cross.
+    def crossing_s(self, crossing: PipelineCrossing, enough_s: float, low_s: float = 0.0) -> float:
+        """The least bound of all ways in which a pipeline may cross, or no more than `low_s` where that is no more.
 
         What is known of crossings that take less is enough where it is `enough_s` or more.
         """
-        low_s = max((bound_s for one, bound_s in self.known.items() if one.is_easier_than(crossing)), default=0.0)
-        if low_s >= enough_s:
-            return low_s
+        known_s = max((bound_s for one, bound_s in self.known.items() if one.is_easier_than(crossing)), default=0.0)
+        if known_s >= enough_s:
+            return known_s
         if crossing not in self.known:
             queued_s = self._queued_s(crossing)
             if queued_s >= enough_s:
                 return queued_s
             few = len(list(ways_to_cross(self.configurations[0]))) <= MOST_WAYS
-            delayed_s = self._least_way_s(crossing) if few else self.delayed_s(crossing.delays)
+            delayed_s = self._least_way_s(crossing, low_s) if few else self.delayed_s(crossing.delays)
+            if delayed_s <= low_s:
+                return max(delayed_s, queued_s)
             self.known[crossing] = max(delayed_s, queued_s)
         return self.known[crossing]
 
@@ -113,7 +115,7 @@ class CrossingPipelines:
         charge_pipeline_bounds(self.clock, relaxed.shape.num_operations)
         return MessageQueues(relaxed.shape, relaxed.cards_s, relaxed.overlap_s)
 
-    def _least_way_s(self, crossing: PipelineCrossing) -> float:
+    def _least_way_s(self, crossing: PipelineCrossing, low_s: float) -> float:
         first, least_s, known = self.configurations[0], float("inf"), dict[tuple[int, ...], float]()
         shape = self.relaxed.shape
         if shape is None:
@@ -128,11 +130,15 @@ class CrossingPipelines:
         allowed = [one for one in ways if crossing.most_ranks is None or _is_within(first, one, crossing.most_ranks)]
         for way in allowed:
             least_s = min(least_s, way_s(way))
+            if least_s <= low_s:
+                return least_s
         if len(allowed) < len(ways):  # or it crosses more often
             fewest, boundaries = len(ways[0]), sorted(set(itertools.chain(*ways)))
             for way in itertools.combinations(boundaries, fewest + 1):
                 if max(way_s(way[:-1]), way_s(way[1:])) < least_s:
                     least_s = min(least_s, way_s(way))
+                    if least_s <= low_s:
+                        return least_s
         return least_s
 
     def _way_s(
@@ -150,14 +156,20 @@ class CrossingPipelines:
             bound_s = max(bound_s, last_s + self.relaxed.update_s)
         return bound_s
 
-    def spanning_s(self, spanning: SplitRanks, enough_s: float) -> float:
-        """The least bound where some ranks exchange between groups, all of them together or whichever one it is."""
+    def spanning_s(self, spanning: SplitRanks, enough_s: float, low_s: float = 0.0) -> float:
+        """The least bound where some ranks exchange between groups, all of them together or whichever one it is.
+
+        It may be lower than the least where that is no more than `low_s`.
+        """
         if self.relaxed.shape is None:
             return float("inf")
-        all_s = self._exchanges_end_s(spanning)
-        if all_s < enough_s and spanning.link not in self.spanned:
-            self.spanned[spanning.link] = self._least_spanning_s(self.relaxed.shape, spanning.link)
-        return max(all_s, self.spanned.get(spanning.link, 0.0))
+        all_s, link = self._exchanges_end_s(spanning), spanning.link
+        if all_s < enough_s and link not in self.spanned:
+            one_s = self._least_spanning_s(self.relaxed.shape, link, low_s)
+            if one_s <= low_s:
+                return all_s
+            self.spanned[link] = one_s
+        return max(all_s, self.spanned.get(link, 0.0))
 
     def inside_s(self, group_of_pool: Sequence[int], most_replicas: IntArray) -> float:
         """The least bound of the slowest replica where each is inside a group, which has room for so many.
@@ -199,7 +211,7 @@ class CrossingPipelines:
         begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
         return np.asarray(np.maximum(begin_rc, 0.0).min(axis=0))
 
-    def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink) -> float:
+    def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink, low_s: float) -> float:
         """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
         least_s, parameters = float("inf"), (self.parameters, self.expert_parameters)
         exchange_s = link.stages_s(*parameters, columns_of_all(self.configurations), self.context.job)
@@ -208,6 +220,8 @@ class CrossingPipelines:
             own = shape.rank_of_s == rank
             sync_s, links = np.where(own, exposed_s, shape.sync_s), np.where(own, 0, NO_CHANNEL)
             least_s = min(least_s, self._bound_s(replace(shape, sync_s=sync_s, sync_link_s=links), least_s))
+            if least_s <= low_s:
+                break
         return least_s
 
     def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
@@ -271,9 +285,9 @@ def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float
                 least_s = min(least_s, alone_s)
                 continue  # whatever its pipeline takes
             crossing = _crossing(first, case, hop_s)
-            case_s = max(alone_s, bound_s if crossing is None else pipelines.crossing_s(crossing, least_s))
+            case_s = max(alone_s, bound_s if crossing is None else pipelines.crossing_s(crossing, least_s, bound_s))
             if case.spanning is not None and case_s < least_s:
-                case_s = max(case_s, pipelines.spanning_s(case.spanning, least_s))
+                case_s = max(case_s, pipelines.spanning_s(case.spanning, least_s, bound_s))
             if case.most_replicas is not None and case_s < least_s:
                 most_replicas = case.most_replicas[case.possible].max(axis=0)
                 case_s = max(case_s, pipelines.inside_s(cut.group_of_pool, most_replicas))
