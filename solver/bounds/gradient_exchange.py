@@ -83,6 +83,15 @@ class GradientExchange:
         largest = sent(*_most_parameters(price, shares, ranks))
         return cls(smallest, lightest, lambda retained: whole - retained * largest, np.zeros_like(whole))
 
+    def times(self, factor: FloatArray) -> GradientExchange:
+        """The same where every parameter sends so many times as much, by row."""
+        return GradientExchange(
+            factor * self.smallest,
+            factor * self.lightest,
+            lambda retained: factor * self.beside(retained),
+            factor * self.usual,
+        )
+
     def of_others(
         self, ranks: IntArray, vpp: IntArray, retained: IntArray, capacity_per_byte: FloatArray | float = 1.0
     ) -> FloatArray:

@@ -33,7 +33,7 @@ from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import LOOP_FAMILY
 from solver.configurations.pricing import Shares, StageCosts
 from solver.cost.columns import Columns
-from solver.cost.data_parallel import replicas_together, step_traffic
+from solver.cost.data_parallel import crossing_bytes, replicas_together, step_traffic
 from solver.cost.stage import StageCost, boundary_bytes
 from solver.placement.capacity_groups import bundles_by_row
 
@@ -147,11 +147,15 @@ class _Exchanges:
     @cached_property
     def usual(self) -> GradientExchange:
         """Over the fewest places."""
-        return self.over(self.num_places)
+        return GradientExchange.of(self.price, self.shares, self.num_places, self.ranks)
 
     def over(self, num_places: IntArray) -> GradientExchange:
-        """Over so many places."""
-        return GradientExchange.of(self.price, self.shares, num_places, self.ranks)
+        """Over so many places: of every parameter as many times what it sends over the fewest."""
+        columns, job = self.price.columns, self.price.context.job
+        each, usual = (
+            crossing_bytes(np.ones(len(columns)), columns, one, job) for one in (num_places, self.num_places)
+        )
+        return self.usual.times(np.divide(each, usual, out=np.ones_like(usual), where=usual > 0))
 
     def senders(self, num_places: IntArray) -> IntArray:
         """GPUs of a rank in the one of so many places that has fewest."""
@@ -225,14 +229,13 @@ class _Cases:
         """
         columns, possible = self.columns, (self.columns.dp > 1) & self._are_held[self.row_of]
         most_inside, needed = (one[self.row_of] for one in (self.leaving.most_inside, self.leaving.groups_for_all))
-        most = int(needed.max(initial=0))
-        for j in range(2, most) if jointly else range(2, min(most, 3)):
+        end = int(needed.max(initial=0))
+        for j in range(2, end if jointly else min(end, 3)):
             upto = np.full_like(needed, j) if jointly else np.maximum(needed - 1, j)
             inside = np.take_along_axis(most_inside, upto[:, None] - 1, axis=1)[:, 0]
             yield self._all_split(possible & (needed > j), np.full_like(needed, j), np.maximum(columns.dp - inside, 1))
-        num_groups = np.clip(needed, self.num_groups_r, len(self.cut.rate_g))
-        possible = possible & (needed <= len(self.cut.rate_g))
-        yield self._all_split(possible, num_groups, np.zeros_like(needed))
+        most = len(self.cut.rate_g)
+        yield self._all_split(possible & (needed <= most), np.minimum(needed, most), np.zeros_like(needed))
 
     def _all_split(self, possible: BoolArray, num_groups: IntArray, crossing: IntArray) -> CutCase:
         """No rank is whole: each exchanges in so many groups or more, and so many replicas cross, or none."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from models.request import PlanRequest
 from solver.arrays import FloatArray
 from solver.bounds import relaxation
 from solver.bounds.crossing_pipelines import (
@@ -19,6 +22,7 @@ from solver.bounds.crossing_pipelines import (
 )
 from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
 from solver.bounds.least_hops import MessageDelays
+from solver.context import Context
 from solver.cost.columns import columns_of_all
 from solver.pipeline.bounds import SharedLinks, shared_links_bound
 from solver.pipeline.portfolio import candidates
@@ -31,8 +35,14 @@ CROSSING_S, PLAIN_S = 0.02, 0.015
 LAYOUTS = [("one_way", 1, 4), ("one_way", 1, 5), ("v", 2, 4), ("loop", 2, 4), ("loop", 3, 4), ("loop", 2, 6)]
 
 
-def pipelines_of(monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int) -> CrossingPipelines:
-    """What the refined bound of an even configuration asks of two far buildings."""
+def pipelines_of(
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    vpp: int,
+    pp: int,
+    gpus: tuple[str, str] = ("H100-SXM-80G", "H100-SXM-80G"),
+) -> CrossingPipelines:
+    """What the refined bound of an even configuration asks of two far buildings with these GPU types."""
     seen: list[CrossingPipelines] = []
 
     def noted(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
@@ -42,7 +52,10 @@ def pipelines_of(monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int
     monkeypatch.setattr(relaxation, "crossing_bound_s", noted)
     far = {"latency_s": 5e-3, "capacity_bytes_per_s": 1e12}
     allowed = {**FIXED, "pp": [pp], "dp": [2], "vpp": [vpp]}
-    context = context_of(job(hosts=(3, 3), batch=16, allowed=allowed, link=far))
+    request = job(hosts=(3, 3), batch=16, allowed=allowed, link=far).model_dump()
+    for pool, gpu in zip(request["cluster"]["pools"], gpus, strict=True):
+        pool["gpu"] = gpu
+    context = context_of(PlanRequest.model_validate(request))
     frontier = frontier_of(context)
     every = [frontier.configuration(index) for index in range(len(frontier.rows))]
     one = next(one for one in every if one.family == family and one.layer_split == "even")
@@ -55,6 +68,32 @@ def assignments(pp: int, most: tuple[int, int]) -> Iterator[tuple[int, ...]]:
     for group_r in itertools.product((0, 1), repeat=pp):
         if 0 < sum(group_r) <= most[1] and 0 < pp - sum(group_r) <= most[0]:
             yield group_r
+
+
+@pytest.mark.parametrize("room", [(1, 1, 1), (2, 1, 0), (0, 2, 2), (1, 0, 3), (0, 1, 0)])
+def test_the_slowest_replica_is_where_others_leave_it_room(
+    room: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every way to put two replicas into three places, of which two have a slower GPU type."""
+    pipelines = pipelines_of(monkeypatch, "one_way", 1, 4)
+    pool = pipelines.context.pools[0]
+    other = pool.model_copy(update={"gpu": pool.gpu.model_copy(update={"name": "slow"})})
+    context, bound_of = SimpleNamespace(pools=(pool, other, other)), {pool.gpu.name: 1.0, "slow": 2.0}
+    asked = replace(pipelines, context=cast(Context, context), on_types_s=lambda names: bound_of[min(names)])
+    ways = [way for way in itertools.product(range(3), repeat=2) if all(way.count(g) <= room[g] for g in range(3))]
+    slowest = [max(1.0 if group == 0 else 2.0 for group in way) for way in ways]
+    assert asked.inside_s((0, 1, 2), np.array(room)) == min(slowest, default=float("inf"))
+
+
+@pytest.mark.parametrize("gpus", [("B200-SXM", "A100-SXM-40G"), ("A100-SXM-40G", "B200-SXM")])
+def test_replicas_inside_places_run_on_the_types_there(gpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two buildings, each with one type, with room for one replica each or for both in the faster one."""
+    pipelines = pipelines_of(monkeypatch, "one_way", 1, 4, gpus)
+    bound_of = {gpu: pipelines.on_types_s(frozenset({gpu})) for gpu in gpus}
+    assert bound_of["A100-SXM-40G"] > 1.5 * bound_of["B200-SXM"] >= pipelines.relaxed.bound_s()
+    assert pipelines.inside_s((0, 1), np.array([1, 1])) == bound_of["A100-SXM-40G"]
+    only_fast = np.where(np.array(gpus) == "B200-SXM", 2, 0)
+    assert pipelines.inside_s((0, 1), only_fast) == bound_of["B200-SXM"]
 
 
 @pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
