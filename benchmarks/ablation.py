@@ -77,6 +77,11 @@ def _of_no_seconds_at_all(original: Any) -> Any:
     return bound
 
 
+def _unraised(_: Any) -> Any:
+    """In place of what raises the bound of some pipelines: the bound that is known."""
+    return lambda _pipelines, bound_s, _high_s: bound_s
+
+
 def _out_of_order(original: Any) -> Any:
     """In place of placements by all patterns: by those that do not fill places with rank after rank."""
     return lambda context, configuration, patterns: original(
@@ -108,6 +113,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: network cut": {
         "solver.bounds.work.distance_cases": _answering(()),
         "solver.bounds.unequal_layers.distance_cases": _answering(()),
+        "solver.bounds.relaxation.crossing_bound_s": _unraised,
     },
     "bound: connections": {"solver.bounds.cuts.connection_limits": NO_LIMITS},
     "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _of_no_seconds},
@@ -124,7 +130,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: ranks on slower types (pipelines)": {"solver.bounds.relaxation.halves": _answering(())},
     "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
     "bound: relaxed pipeline": {"solver.bounds.crossing_pipelines.makespan_bound": NO_SECONDS},
-    "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
+    "bound: pipelines that cross a cut": {"solver.bounds.relaxation.crossing_bound_s": _unraised},
     "bound: screening": {"solver.bounds.screening._block": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
     "placements: ranks in their order": {"solver.search.tasks.placements": _out_of_order},
