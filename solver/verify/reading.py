@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from models.figures import MemoryUse
 from models.plan import RouteTimeline
 from models.schedule import PipelineViolation
 from models.transport import LinkLoad, MessagePath
@@ -22,32 +23,6 @@ from solver.verify.network_facts import NetworkFacts
 Read = TypeVar("Read")
 # Start and end of every message, two columns, by kind and stage of the sender; B stands for BW as well.
 Messages = Mapping[tuple[str, int], Floats]
-
-
-class MemoryNeed(NamedTuple):
-    """Memory of one GPU of a pipeline rank of a route, by the names of the memory table."""
-
-    causes: Mapping[str, float]
-
-    @property
-    def limit_bytes(self) -> float:
-        """HBM less the headroom."""
-        return self.causes["limit_bytes"]
-
-    @property
-    def activations_bytes(self) -> float:
-        """Most activations held at one instant of the schedule."""
-        return self.causes["activations_bytes"]
-
-    @property
-    def static_bytes(self) -> float:
-        """What no schedule changes."""
-        return sum(self.causes.values()) - self.limit_bytes - self.activations_bytes
-
-    @property
-    def total_bytes(self) -> float:
-        """Peak over all causes."""
-        return self.static_bytes + self.activations_bytes
 
 
 @dataclass(frozen=True)
@@ -98,7 +73,7 @@ class Reading(Facts):
         return self._per_timeline(lambda one: check_schedule(one.problem, one.schedule))
 
     @cached_property
-    def memory_needs(self) -> Mapping[tuple[str, int], MemoryNeed]:
+    def memory_needs(self) -> Mapping[tuple[str, int], MemoryUse]:
         """Memory by route and pipeline rank, activations as the stated times hold them."""
         return {
             (route, pipeline_rank): self._memory_need(route, pipeline_rank)
@@ -121,7 +96,7 @@ class Reading(Facts):
             self._peaks[key] = peak_activation_bytes(self.operations[first][pipeline_rank], held)
         return self._peaks[key]
 
-    def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
+    def _memory_need(self, route: str, pipeline_rank: int) -> MemoryUse:
         pool = self.pools_by_route[route][pipeline_rank]
         static = self.derived.static_memory(pool, pipeline_rank)
         held = {
@@ -129,16 +104,16 @@ class Reading(Facts):
             for stage in self.derived.stages_of(pipeline_rank)
             for cost in [self.derived.stage(pool, stage)]
         }
-        return MemoryNeed(
-            {
-                "weights_bytes": float(static.weights_bytes[0]),
-                "gradients_bytes": float(static.gradients_bytes[0]),
-                "optimizer_bytes": float(static.optimizer_bytes[0]),
-                "activations_bytes": self._peak_bytes(route, pipeline_rank, held),
-                "buffers_bytes": float(static.buffers_bytes[0]),
-                "framework_bytes": float(static.framework_bytes[0]),
-                "limit_bytes": self.derived.memory_limit_bytes(pool),
-            }
+        return MemoryUse.model_construct(  # whatever the request makes of it, however much that is
+            pipeline_rank=pipeline_rank,
+            route=route,
+            weights_bytes=float(static.weights_bytes[0]),
+            gradients_bytes=float(static.gradients_bytes[0]),
+            optimizer_bytes=float(static.optimizer_bytes[0]),
+            activations_bytes=self._peak_bytes(route, pipeline_rank, held),
+            buffers_bytes=float(static.buffers_bytes[0]),
+            framework_bytes=float(static.framework_bytes[0]),
+            limit_bytes=self.derived.memory_limit_bytes(pool),
         )
 
 

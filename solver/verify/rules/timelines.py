@@ -89,7 +89,8 @@ def memory_limit(case: Case) -> Iterator[Finding]:
         if exceeds(need.total_bytes, need.limit_bytes):
             yield Finding(
                 f"route {route}, pipeline rank {pipeline_rank}",
-                f"{need.static_bytes:.6g} B of state and buffers + {need.activations_bytes:.6g} B of activations"
+                f"{need.total_bytes - need.activations_bytes:.6g} B of state and buffers +"
+                f" {need.activations_bytes:.6g} B of activations"
                 f" > {need.limit_bytes:.6g} B",
             )
 
@@ -110,7 +111,7 @@ def memory_report(case: Case) -> Iterator[Finding]:
         )
         if exceeds(fullest + need.limit_bytes, need.total_bytes):
             yield Finding(f"memory of rank {use.pipeline_rank}", f"route {use.route} is not the fullest")
-        for name, derived in need.causes.items():
+        for name, derived in need.model_dump(exclude={"pipeline_rank", "route"}).items():
             if differs(getattr(use, name), derived):
                 yield Finding(
                     f"memory of rank {use.pipeline_rank}", f"{name} {getattr(use, name):.9g}, derived {derived:.9g}"
@@ -120,15 +121,11 @@ def memory_report(case: Case) -> Iterator[Finding]:
 def _stages(case: Case) -> Iterator[tuple[str, Route, PipelineStage, StageCost]]:
     """Every timed stage with its cost on the GPUs of its pool."""
     for route, pools in case.pools_by_route.items():
-        for stage, stated in _timed_stages(case, route):
+        timeline = case.timeline_by_route.get(route)
+        timed = () if timeline is None else timeline.problem.stages[: case.configuration.degrees.num_stages]
+        for stage, stated in enumerate(timed):
             pool = pools[case.configuration.rank_of_stage(stage)]
             yield f"route {route}, stage {stage}", case.route_by_id[route], stated, case.derived.stage(pool, stage)
-
-
-def _timed_stages(case: Case, route: str) -> Iterator[tuple[int, PipelineStage]]:
-    timeline = case.timeline_by_route.get(route)
-    if timeline is not None:
-        yield from enumerate(timeline.problem.stages[: case.configuration.degrees.num_stages])
 
 
 FAMILY: Mapping[str, Rule] = {
