@@ -182,7 +182,7 @@ def _cap_bytes_per_s(case: Reading, boundary: Boundary, hop: PipelineHop) -> flo
 
     Replicas that have time slots share the pace of those that send at once.
     """
-    tier = case.network.topology.tier(boundary.sender.place, boundary.receiver.place)
+    tier = case.network.topology.tier(*boundary.places)
     cards = min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
     chosen = [one.effective_bytes_per_s for one in case.plan.transport if (one.dimension, one.tier) == ("pp", tier)]
     stated = case.network.boundary_bytes(boundary) / hop.transfer_s

@@ -58,9 +58,9 @@ class MessageHops:
 
     def in_slot(self, boundary: Boundary, at_once: int) -> MessageTime:
         """The slower direction of a hop by the transports stated for time slots of so many replicas of its route."""
-        size, ends = self.ways.case.network.boundary_bytes(boundary), (boundary.sender, boundary.receiver)
+        size = self.ways.case.network.boundary_bytes(boundary)
         others = max(self.ways.at_once(boundary).num_senders - self._num_replicas(boundary.route), 0)
-        both = (self.ways.sent(*way, size, boundary.route, senders=others + at_once) for way in (ends, ends[::-1]))
+        both = (self.ways.sent(*way, size, boundary.route, senders=others + at_once) for way in boundary.ways)
         return min(both, key=lambda one: one.rate_bytes_per_s)
 
     def _slot_s(self, boundary: Boundary, at_once: int) -> float:
@@ -74,16 +74,19 @@ class MessageHops:
     def faults(self, boundary: Boundary, slot: TimeSlot) -> Iterator[str]:
         """Where the transports stated for time slots on a hop are not those of as many senders, or too slow."""
         busy = (self._others(boundary) + slot.at_once) * self.ways.case.gpus_per_group
-        ends = boundary.sender.id, boundary.receiver.id
-        for way in (ends, ends[::-1]):
-            own = self.ways.transports.get((*way, boundary.route))
+        for source, target in boundary.ways:
+            way, own = f"{source.id} to {target.id}", self.ways.transports.get((source.id, target.id, boundary.route))
             if own is None:
-                yield f"{way[0]} to {way[1]} has no transport for the time slots of {boundary.route}, the way back has"
+                yield f"{way} has no transport for the time slots of {boundary.route}, the way back has"
             elif own.connection.num_connections != busy:
-                yield f"{own.connection.num_connections} connections in slots from {way[0]} to {way[1]}, it has {busy}"
-        is_stated = all((*way, boundary.route) in self.ways.transports for way in (ends, ends[::-1]))
-        if is_stated and not self.keeps_pace(boundary, slot):
-            yield f"{ends[0]} to {ends[1]} cannot keep the pace of the time slots of {boundary.route}, or need not"
+                yield f"{own.connection.num_connections} connections in slots from {way}, it has {busy}"
+        if self._is_stated(boundary) and not self.keeps_pace(boundary, slot):
+            way = f"{boundary.sender.id} to {boundary.receiver.id}"
+            yield f"{way} cannot keep the pace of the time slots of {boundary.route}, or need not"
+
+    def _is_stated(self, boundary: Boundary) -> bool:
+        """Whether both ways of a hop have a transport for the time slots of its route."""
+        return all((source.id, target.id, boundary.route) in self.ways.transports for source, target in boundary.ways)
 
     def of(self, route: str, slot: TimeSlot | None) -> tuple[PipelineHop, ...]:
         """Hops of a route, all at once or in these time slots."""
@@ -91,10 +94,7 @@ class MessageHops:
 
     def keeps_pace(self, boundary: Boundary, slot: TimeSlot | None) -> bool:
         """Whether a hop keeps the pace of the time slots: where the plan states how, and a message arrives earlier."""
-        if slot is None or self.ways.is_local(boundary):
-            return False
-        ends = boundary.sender.id, boundary.receiver.id
-        if any((*way, boundary.route) not in self.ways.transports for way in (ends, ends[::-1])):
+        if slot is None or self.ways.is_local(boundary) or not self._is_stated(boundary):
             return False
         soon_enough = self._slot_s(boundary, slot.at_once) <= slot.time_slot_s * (1.0 + SAME_PACE)
         return soon_enough and slot.time_slot_s < self.ways.at_once(boundary).transfer_s

@@ -30,6 +30,6 @@ def edges_of(topology: Topology, path: MessagePath) -> tuple[int, ...]:
 
 def edge_parts(case: Reading, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:
     """Edges that messages over a boundary take, with the part of a message on each."""
-    ends = (boundary.sender.place, boundary.receiver.place)
-    carried = part_by_edge([message_parts(case, *(ends[::-1] if back else ends))])
+    ends = boundary.places[::-1] if back else boundary.places
+    carried = part_by_edge([message_parts(case, *ends)])
     return np.array(list(carried), dtype=np.int64), np.array(list(carried.values()), dtype=np.float64)

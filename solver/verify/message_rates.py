@@ -29,7 +29,7 @@ def message_rates(case: Reading) -> dict[Way, Rates]:
     """Every message between two places by its way, with the rate of all replicas that send it at once."""
     found: defaultdict[Way, list[Rates]] = defaultdict(list)
     for boundary, hop in stated_hops(case):
-        ends = (boundary.sender.place, boundary.receiver.place)
+        ends = boundary.places
         if ends[0] == ends[1] or hop.transfer_s <= 0:
             continue
         at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)

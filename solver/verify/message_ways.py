@@ -92,7 +92,7 @@ class MessageWays:
             ranks = [self.case.configuration.rank_of_stage(one.from_stage + step) for step in (0, 1)]
             upwards = ranks[1] > ranks[0]
             pair = frozenset((one.sender.id, one.receiver.id))
-            for ends, way in ((_ends(one), upwards), (_ends(one)[::-1], not upwards)):
+            for ends, way in ((one.places, upwards), (one.places[::-1], not upwards)):
                 for edge, part in self._parts_by_edge(*ends).items():
                     key = (one.route, edge, pair, way)
                     largest[key] = max(largest.get(key, 0.0), part)
@@ -176,20 +176,19 @@ class MessageWays:
     def _sent_at_once(self, boundary: Boundary, size: float) -> AtOnce:
         if self.is_local(boundary):
             return AtOnce(max(self._local_s(pool, size) for pool in (boundary.sender, boundary.receiver)), 0.0)
-        ends = boundary.sender, boundary.receiver
-        both = self.sent(*ends, size), self.sent(*ends[::-1], size)
-        places = _ends(boundary)
-        edges = list(self._parts_by_edge(*places)) + list(self._parts_by_edge(*places[::-1]))
-        free = {edge: self.free_bytes_per_s(edge) for edge in edges}
+        both = [self.sent(*way, size) for way in boundary.ways]
+        ways = (self._parts_by_edge(source.place, target.place) for source, target in boundary.ways)
+        free = {edge: self.free_bytes_per_s(edge) for way in ways for edge in way}
         slower = min(both, key=lambda one: one.rate_bytes_per_s)
         stack, group = self.case.derived.stack, self.case.gpus_per_group
-        cards = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * stack.point_to_point_efficiency.value
+        cards = min(boundary.sender.nic_bytes_per_s_per_gpu, boundary.receiver.nic_bytes_per_s_per_gpu)
+        cards *= stack.point_to_point_efficiency.value
         pace = min(group * cards, *free.values())
         return AtOnce(
             latency_s=max(one.step_s for one in both) + stack.collective_latency_s.value,
             transfer_s=size / min(group * slower.rate_bytes_per_s, *free.values()),
-            num_sharers=max(self.num_connections(*way) for way in (ends, ends[::-1])) // group,
-            num_senders=max(self.num_senders(*way) for way in (ends, ends[::-1])),
+            num_sharers=max(self.num_connections(*way) for way in boundary.ways) // group,
+            num_senders=max(self.num_senders(*way) for way in boundary.ways),
             bottlenecks=tuple(edge for edge in free if free[edge] <= pace * (1.0 + SAME_PACE)),
             slower=slower,
         )
@@ -198,7 +197,3 @@ class MessageWays:
         columns = self.case.derived.columns
         size = np.array([size_bytes])
         return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
-
-
-def _ends(boundary: Boundary) -> tuple[str, str]:
-    return boundary.sender.place, boundary.receiver.place

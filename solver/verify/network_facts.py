@@ -40,6 +40,16 @@ class Boundary(NamedTuple):
     sender: Pool
     receiver: Pool
 
+    @property
+    def ways(self) -> tuple[tuple[Pool, Pool], tuple[Pool, Pool]]:
+        """From pool to pool there, as activations go, and back, as gradients do."""
+        return (self.sender, self.receiver), (self.receiver, self.sender)
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where it leads from and to."""
+        return self.sender.place, self.receiver.place
+
 
 @dataclass(frozen=True)
 class BuildingCuts:
@@ -187,7 +197,7 @@ class NetworkFacts:
     @cached_property
     def pairs(self) -> frozenset[Crossing]:
         """Every pair of places that may send to each other: a ring of three places may pass tiers of several widths."""
-        ends = {(one.sender.place, one.receiver.place) for one in self.boundaries}
+        ends = {one.places for one in self.boundaries}
         messages = (_crossing(self.topology, "pp", *pair) for pair in ends)
         return frozenset(messages).union(*self._exchanging_pairs)
 

@@ -65,7 +65,7 @@ class Trial:
         case = Case(self.request, with_rings)
         found = {}
         for one in case.messages.crossing:
-            for source, target in ((one.sender, one.receiver), (one.receiver, one.sender)):
+            for source, target in one.ways:
                 busy, path = case.messages.num_connections(source, target), case.messages.facts(source, target)
                 size = case.network.boundary_bytes(one)
                 best = min(

@@ -63,7 +63,7 @@ def _flows_bytes_per_s(case: Case, boundary: Boundary, queue_pairs: Mapping[tupl
     """
     limit = {link.id: link.flow_bytes_per_s or float("inf") for link in case.request.cluster.links}
     edges, slowest = case.network.topology.edges, float("inf")
-    for source, target in ((boundary.sender, boundary.receiver), (boundary.receiver, boundary.sender)):
+    for source, target in boundary.ways:
         ways = [path for path, _ in message_parts(case, source.place, target.place)]
         each = max(min((limit.get(edges[edge].id, float("inf")) for edge in way), default=float("inf")) for way in ways)
         slowest = min(slowest, each * queue_pairs.get((source.id, target.id), float("inf")))
@@ -160,8 +160,7 @@ def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
         return tier_s("scale_up"), tier_s("scale_up")
     if share_place(boundary.sender, boundary.receiver):
         return tier_s("rack"), tier_s("rack")
-    ends = (boundary.sender.place, boundary.receiver.place)
-    return _longest_s(case, *ends), _longest_s(case, *ends[::-1])
+    return _longest_s(case, *boundary.places), _longest_s(case, *boundary.places[::-1])
 
 
 def _longest_s(case: Case, source: str, target: str) -> float:

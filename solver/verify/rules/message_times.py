@@ -59,7 +59,7 @@ def message_transports(case: Case) -> Iterator[Finding]:
     if keys != sorted(set(keys)):
         yield Finding("message_transports", "are not in the order of their pools, or one is stated twice")
     stated = Counter(key[:2] for key in keys if not key[2])
-    wanted = {ends for one in case.messages.crossing for ends in _both_ways(one.sender.id, one.receiver.id)}
+    wanted = {(source.id, target.id) for one in case.messages.crossing for source, target in one.ways}
     for ends in sorted(wanted | stated.keys()):
         if stated[ends] != int(ends in wanted):
             yield Finding(f"messages from {ends[0]} to {ends[1]}", f"have {stated[ends]} transports")
@@ -91,10 +91,6 @@ def _time_slots(case: Case) -> Iterator[Finding]:
         elif slot is not None:
             for fault in case.hops.faults(hops[route, ends], slot):
                 yield Finding(f"time slots of {route}", fault)
-
-
-def _both_ways(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (one, other), (other, one)
 
 
 def hop_times(case: Case) -> Iterator[Finding]:

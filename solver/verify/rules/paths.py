@@ -21,8 +21,7 @@ HALF_A_BYTE = 0.5  # bytes are whole
 
 def message_paths(case: Case) -> Iterator[Finding]:
     """A split is stated once, for a way that messages take; its paths join the places and their parts add up to one."""
-    ways = {(one.sender.place, one.receiver.place) for one in case.network.boundaries}
-    ways |= {(target, source) for source, target in ways}
+    ways = {(source.place, target.place) for one in case.network.boundaries for source, target in one.ways}
     counted = Counter((one.from_place, one.to_place) for one in case.plan.message_splits)
     for split in case.plan.message_splits:
         where = f"messages from {split.from_place} to {split.to_place}"

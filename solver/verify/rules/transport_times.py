@@ -49,9 +49,8 @@ def _across(case: Case) -> Iterator[Expected]:
     group, topology = case.gpus_per_group, case.network.topology
     efficiency = case.derived.stack.point_to_point_efficiency.value
     for boundary, sent in case.hops.choices():
-        ends = boundary.sender, boundary.receiver
-        member = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * efficiency
-        tier, size = topology.tier(ends[0].place, ends[1].place), case.network.boundary_bytes(boundary) / group
+        member = min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver)) * efficiency
+        tier, size = topology.tier(*boundary.places), case.network.boundary_bytes(boundary) / group
         message = Communicator(
             "pp",
             "send_recv",
@@ -63,7 +62,7 @@ def _across(case: Case) -> Iterator[Expected]:
             member,
             num_parallel=sent.num_parallel,
         )
-        for source, target in (ends, ends[::-1]):
+        for source, target in boundary.ways:
             yield Expected(message, case.messages.facts(source, target), sent.connection)
     for ring in case.plan.exchange_rings:
         for transport in ring.transports:
