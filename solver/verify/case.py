@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from models.prediction import Prediction
+from models.transport import LinkLoad
 from solver.cost.fabric import fabric_of
 from solver.cost.uncertainty import prediction
 from solver.verify.exchange_ways import ExchangeWays
@@ -74,6 +75,11 @@ def link_name(link: str, reverse: bool) -> str:
     'link a-b reverse'
     """
     return f"link {link}{' reverse' if reverse else ''}"
+
+
+def load_name(load: LinkLoad) -> str:
+    """The direction of a link that a load is on."""
+    return link_name(load.link, load.reverse)
 
 
 Rule = Callable[[Case], Iterable[Finding]]

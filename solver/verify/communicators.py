@@ -20,6 +20,7 @@ from solver.network.collectives import Level, bus_factor
 from solver.network.connection import connection_rate_bytes_per_s, option_of, step_s
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
+from solver.verify.case import differs
 from solver.verify.reading import Reading
 
 Key = tuple[Dimension, Collective, Tier]
@@ -66,7 +67,7 @@ class Expected:
             ("expected_s", expected_s),
             ("effective_bytes_per_s", rate),
         ):
-            if abs(getattr(choice, name) - value) > 1e-6 * max(abs(value), abs(getattr(choice, name))):
+            if differs(getattr(choice, name), value):
                 yield f"{name} {getattr(choice, name):.9g}, it is {value:.9g}"
 
     def _algorithms(self) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from solver.cost.fabric import fabric_of
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s, wire_efficiency
-from solver.network.split import AlikeSteps, Parts, alike_steps, part_by_edge
-from solver.network.topology import PathFacts, Topology
+from solver.network.split import AlikeSteps, alike_steps, part_by_edge
+from solver.network.topology import PathFacts
 from solver.verify.joint_replay import reserved_bytes_per_s
-from solver.verify.message_paths import edges_of
+from solver.verify.message_paths import parts_of
 from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
 
@@ -92,7 +92,7 @@ class ExchangeWays:
     def alike(self, ring: Sequence[MessageSplit]) -> list[AlikeSteps]:
         """The steps of a ring by kind of path."""
         topology = self.case.network.topology
-        steps = (((step.from_place, step.to_place), _parts(topology, step)) for step in ring)
+        steps = (((step.from_place, step.to_place), parts_of(topology, step.paths)) for step in ring)
         return alike_steps(topology, steps)
 
     def cards_bytes_per_s(self, stage: int) -> float:
@@ -138,7 +138,7 @@ class ExchangeWays:
 
     def _on_ring(self, stage: int) -> OnRing:
         ring = self.ring_of[stage]
-        parts = [_parts(self.case.network.topology, step) for step in ring.steps]
+        parts = [parts_of(self.case.network.topology, step.paths) for step in ring.steps]
         load = part_by_edge(parts)
         sent = self.case.network.exchange_bytes(stage, len(self.places(stage)))
         fill = {edge: part * sent / self.left_bytes_per_s[edge] for edge, part in load.items()}
@@ -168,11 +168,6 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
             shares={edge: min(1.0, time / efficiency[edge] / shared_s) for edge, time in fill.items()},
         )
-
-
-def _parts(topology: Topology, step: MessageSplit) -> Parts:
-    """Paths of a stated step; KeyError where an edge does not exist."""
-    return tuple((edges_of(topology, path), path.part) for path in step.paths)
 
 
 def ring_communicator(ways: ExchangeWays, stage: int, transport: ExchangeStep) -> Communicator:

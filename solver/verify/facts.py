@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from models.cluster import Place, Pool, places_around
+from models.cluster import Pool
 from models.plan import Configuration, Plan, Route, RouteTimeline
 from models.request import PlanRequest
-from solver.network.places import buildings_of
+from solver.network.places import ancestors_of, buildings_of
 
 
 class StageGroups(NamedTuple):
@@ -94,20 +94,16 @@ class Facts:
         }
 
     @cached_property
-    def _around(self) -> Mapping[str, tuple[Place, ...]]:
-        return places_around(self.request.cluster.places)
+    def _around(self) -> Mapping[str, frozenset[str]]:
+        return {place: frozenset(around) for place, around in ancestors_of(self.request.cluster).items()}
 
-    def enclosing(self, place: str) -> tuple[Place, ...]:
-        """The place itself and every place around it, from the inside out."""
-        return self._around.get(place, ())
-
-    @cached_property
-    def _names_around(self) -> Mapping[str, frozenset[str]]:
-        return {place: frozenset(one.id for one in around) for place, around in self._around.items()}
+    def around(self, place: str) -> frozenset[str]:
+        """The place itself and every place around it."""
+        return self._around.get(place, frozenset())
 
     def is_inside(self, place: str, outer: str) -> bool:
         """Whether `place` is `outer` or lies in it."""
-        return outer in self._names_around.get(place, ())
+        return outer in self._around.get(place, ())
 
     @cached_property
     def _buildings(self) -> Mapping[str, str]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from models.transport import MessagePath
@@ -20,12 +22,13 @@ def message_parts(case: Reading, source: str, target: str) -> Parts:
     split = case.message_splits.get((source, target))
     if split is None:
         return ((case.network.topology.path(source, target), 1.0),)
-    return tuple((edges_of(case.network.topology, path), path.part) for path in split)
+    return parts_of(case.network.topology, split)
 
 
-def edges_of(topology: Topology, path: MessagePath) -> tuple[int, ...]:
-    """Edges of a stated path; KeyError where one does not exist."""
-    return tuple(topology.edge_index[step.link, step.reverse] for step in path.steps)
+def parts_of(topology: Topology, paths: Iterable[MessagePath]) -> Parts:
+    """Stated paths by their edges; KeyError where one does not exist."""
+    index = topology.edge_index
+    return tuple((tuple(index[step.link, step.reverse] for step in path.steps), path.part) for path in paths)
 
 
 def edge_parts(case: Reading, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:

@@ -81,10 +81,9 @@ class BuildingCuts:
     @cached_property
     def place_bytes_per_s(self) -> Mapping[str, float]:
         """Usable capacity out of each place with all that lies in it."""
-        around = {place.id: {one.id for one in self.facts.enclosing(place.id)} for place in self.topology.places}
         leaving: defaultdict[str, float] = defaultdict(float)
         for edge in self.topology.edges:
-            for place in around[edge.from_place] - around[edge.to_place]:
+            for place in self.facts.around(edge.from_place) - self.facts.around(edge.to_place):
                 leaving[place] += edge.capacity_bytes_per_s
         return leaving
 

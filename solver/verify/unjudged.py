@@ -28,7 +28,7 @@ def unjudged(case: Case) -> tuple[Unjudged, ...]:
 def _fields(case: Case) -> Iterator[tuple[str, str]]:
     plan = case.plan
     light = usable_light_s(case)
-    confirmed = max((bound for bound in (light,) if bound <= plan.metrics.iteration_s), default=0.0)
+    confirmed = light if light <= plan.metrics.iteration_s else 0.0
     kind = case.request.objective.kind
     confirms = f"the judge itself confirms {confirmed:.6g} s of iteration time, the speed of light"
     objective = "" if kind == "iteration_time" else f"; the bound is one of {kind}, in seconds of this plan"

@@ -38,9 +38,7 @@ def exchange_ready(case: Case) -> Iterator[Finding]:
         true = last.get(one.stage, 0.0)
         if differs(one.last_weight_grad_end_s, true):
             yield Finding(_name(one), f"last_weight_grad_end_s {one.last_weight_grad_end_s:.9g}, is {true:.9g}")
-        most = max(
-            (case.derived.overlap_s(case.pool_by_id[pool], one.stage) for pool in _pools(case, one)), default=0.0
-        )
+        most = case.exchanging.overlap_s(one.stage) if _pools(case, one) else 0.0
         if exceeds(one.overlap_s, most):
             yield Finding(_name(one), f"overlap_s {one.overlap_s:.9g}, at most {most:.9g} can hide")
         if exceeds(true - most, one.start_s):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
-from solver.verify.case import Case, Finding, Rule, differs, link_name
+from solver.verify.case import Case, Finding, Rule, differs, load_name
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
@@ -104,7 +104,7 @@ def load_facts(case: Case) -> Iterator[Finding]:
     rates = {stage: case.exchanging.on_ring(stage).edge_bytes_per_s for stage in case.exchanging.shared_stages}
     fastest = most_at_once(case.plan.exchanges, rates)
     for load, at in case.loads:
-        where = link_name(load.link, load.reverse)
+        where = load_name(load)
         causes = [flow.cause for flow in load.flows]
         if causes not in (["pp"], ["dp"], ["pp", "dp"]) or any(flow.bytes_per_iteration <= 0 for flow in load.flows):
             yield Finding(where, f"flows of {', '.join(causes)}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from models.cluster import Place
 from models.transport import Dimension, LinkLoad
 from solver.network.topology import Edge
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name, load_name
 
 
 def links_exist(case: Case) -> Iterator[Finding]:
@@ -30,7 +30,7 @@ def link_usable(case: Case) -> Iterator[Finding]:
     for load, edge in _edges(case):
         if differs(load.usable_bytes_per_s, edge.capacity_bytes_per_s):
             yield Finding(
-                _name(load),
+                load_name(load),
                 f"usable {load.usable_bytes_per_s:.9g} B/s, the cluster says {edge.capacity_bytes_per_s:.9g}",
             )
 
@@ -41,9 +41,9 @@ def link_utilisation(case: Case) -> Iterator[Finding]:
         size = sum(flow.bytes_per_iteration for flow in load.flows)
         mean = size / (load.usable_bytes_per_s * case.plan.metrics.iteration_s)
         if differs(load.mean_utilisation, mean):
-            yield Finding(_name(load), f"mean_utilisation {load.mean_utilisation:.9g}, its bytes give {mean:.9g}")
+            yield Finding(load_name(load), f"mean_utilisation {load.mean_utilisation:.9g}, its bytes give {mean:.9g}")
         if exceeds(mean, load.peak_utilisation):
-            yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g} is below the mean {mean:.9g}")
+            yield Finding(load_name(load), f"peak_utilisation {load.peak_utilisation:.9g} is below the mean {mean:.9g}")
 
 
 def link_capacity(case: Case) -> Iterator[Finding]:
@@ -52,9 +52,9 @@ def link_capacity(case: Case) -> Iterator[Finding]:
         size = sum(flow.bytes_per_iteration for flow in load.flows)
         most_bytes = edge.capacity_bytes_per_s * case.plan.metrics.iteration_s
         if exceeds(size, most_bytes):
-            yield Finding(_name(load), f"{size:.6g} B per iteration, it carries {most_bytes:.6g} B in that time")
+            yield Finding(load_name(load), f"{size:.6g} B per iteration, it carries {most_bytes:.6g} B in that time")
         if exceeds(load.peak_utilisation, 1.0):
-            yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
+            yield Finding(load_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
 
 
 def exchange_bytes(case: Case) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def exchange_bytes(case: Case) -> Iterator[Finding]:
 
 def loads_conserved(case: Case) -> Iterator[Finding]:
     """What enters a building without GPUs of the plan, or a region above buildings, leaves it."""
-    held = {one.id for group in case.groups for one in case.enclosing(group.pool.place)}
+    held = {place for group in case.groups for place in case.around(group.pool.place)}
     for place in case.request.cluster.places:
         if place.level not in ("region", "building") or (place.level == "building" and place.id in held):
             continue
@@ -129,10 +129,6 @@ def _through(case: Case, place: Place) -> dict[Dimension, tuple[float, float]]:
 def _edges(case: Case) -> Iterator[tuple[LinkLoad, Edge]]:
     """Loads with the edge that they are on, where it exists."""
     return ((load, case.network.topology.edges[edge]) for load, edge in case.loads)
-
-
-def _name(load: LinkLoad) -> str:
-    return link_name(load.link, load.reverse)
 
 
 FAMILY: Mapping[str, Rule] = {

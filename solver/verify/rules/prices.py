@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, load_name
 from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
 from solver.verify.joint_replay import reserved_bytes_per_s
 
@@ -37,7 +38,7 @@ def link_headroom(case: Case) -> Iterator[Finding]:
         left = load.usable_bytes_per_s * max(0.0, 1.0 - load.peak_utilisation)
         if differs(load.headroom_bytes_per_s, left) and abs(load.headroom_bytes_per_s - left) > 1.0:
             yield Finding(
-                _name(load), f"headroom_bytes_per_s {load.headroom_bytes_per_s:.9g}, the peak leaves {left:.9g}"
+                load_name(load), f"headroom_bytes_per_s {load.headroom_bytes_per_s:.9g}, the peak leaves {left:.9g}"
             )
 
 
@@ -51,7 +52,7 @@ def link_peak(case: Case) -> Iterator[Finding]:
         if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
             span = f"{least:.9g}" if least == most else f"{least:.9g} to {most:.9g}"
             yield Finding(
-                _name(load), f"peak_utilisation {load.peak_utilisation:.9g}, shares and exchanges give {span}"
+                load_name(load), f"peak_utilisation {load.peak_utilisation:.9g}, shares and exchanges give {span}"
             )
 
 
@@ -60,7 +61,7 @@ def link_price(case: Case) -> Iterator[Finding]:
     for load in case.plan.link_loads:
         dearest = max((flow.price_s_per_gb for flow in load.flows), default=0.0)
         if differs(load.price_s_per_gb, dearest):
-            yield Finding(_name(load), f"price_s_per_gb {load.price_s_per_gb:.9g}, its flows cost {dearest:.9g}")
+            yield Finding(load_name(load), f"price_s_per_gb {load.price_s_per_gb:.9g}, its flows cost {dearest:.9g}")
 
 
 def message_price(case: Case) -> Iterator[Finding]:
@@ -83,7 +84,7 @@ def message_price(case: Case) -> Iterator[Finding]:
         )
     for one, edge_s in zip(carried, fill_s, strict=True):
         if one.price_s_per_byte > 0 and edge_s < time_s * (1.0 - SAME_TIME):
-            yield Finding(_name(one.load), f"has a price for pp, is full for {edge_s:.6g} s of {time_s:.6g} s")
+            yield Finding(load_name(one.load), f"has a price for pp, is full for {edge_s:.6g} s of {time_s:.6g} s")
 
 
 def exchange_price(case: Case) -> Iterator[Finding]:
@@ -95,17 +96,17 @@ def exchange_price(case: Case) -> Iterator[Finding]:
     paid = [one for one in carried if one.price_s_per_byte > 0]
     for one in paid:
         if not weight_of:
-            yield Finding(_name(one.load), "has a price for dp, no exchange between places delays the iteration")
+            yield Finding(load_name(one.load), "has a price for dp, no exchange between places delays the iteration")
         elif "dp" not in one.load.bottleneck:
-            yield Finding(_name(one.load), "has a price for dp, which does not name it as its bottleneck")
-    spans = {_places(case, stage) for stage in _shared(case)}
+            yield Finding(load_name(one.load), "has a price for dp, which does not name it as its bottleneck")
+    spans = {case.exchanging.places(stage) for stage in _shared(case)}
     if not weight_of or not _is_one_ring(case) or len(next(iter(spans))) < 2:
         return
     weight_of = {stage: weight for stage, weight in weight_of.items() if case.exchanging.on_ring(stage).bottlenecks}
     own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
     worth_s = sum(one.price_s_per_byte * own * one.size_bytes for one in carried)
-    stated = {stage: case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of}
-    wire_s = sum(weight * stated[stage] for stage, weight in weight_of.items())
+    stated = _by_stage(case)
+    wire_s = sum(weight * stated[stage].shared_s for stage, weight in weight_of.items())
     delay_s = sum(weight * case.exchanging.on_ring(stage).delay_s for stage, weight in weight_of.items())
     named = any("dp" in one.load.bottleneck for one in carried)
     if exceeds(worth_s, wire_s) or (named and exceeds(wire_s - delay_s, worth_s)):
@@ -150,15 +151,15 @@ class ExchangeRates(NamedTuple):
 
 
 def _exchange_rates(case: Case) -> ExchangeRates:
-    index, stages = _index(case), list(dict.fromkeys(_shared(case)))
+    stated, stages = _by_stage(case), list(dict.fromkeys(_shared(case)))
     if not stages:
         return ExchangeRates()
-    exchanges = [case.plan.exchanges[index[stage]] for stage in stages]
+    exchanges = [stated[stage] for stage in stages]
     sizes, times = np.array([_size(case, [stage]) for stage in stages]), np.array([one.shared_s for one in exchanges])
     if _is_one_ring(case):
         most = float(beside_each(exchanges, (sizes / times)[:, None]).max()) / max(float(sizes.sum()), 1.0)
         return ExchangeRates(most, most)
-    visited = [len(_places(case, stage)) for stage in stages]
+    visited = [len(case.exchanging.places(stage)) for stage in stages]
     most = float(beside_each(exchanges, (sizes * visited / times)[:, None]).max())
     return ExchangeRates(1.0 / float(times.sum()), math.inf, most)
 
@@ -169,7 +170,7 @@ def _exchanged_bytes(load: LinkLoad) -> float:
 
 def _is_one_ring(case: Case) -> bool:
     """Whether all exchanges visit the same places in the same way."""
-    return len({_places(case, stage) for stage in _shared(case)}) == 1 and len(case.plan.exchange_rings) < 2
+    return len({case.exchanging.places(stage) for stage in _shared(case)}) == 1 and len(case.plan.exchange_rings) < 2
 
 
 def _shared(case: Case) -> list[int]:
@@ -178,16 +179,12 @@ def _shared(case: Case) -> list[int]:
     return [one.stage for one in case.plan.exchanges if one.shared_s > 0 and one.stage in stages]
 
 
-def _index(case: Case) -> Mapping[int, int]:
-    return {one.stage: index for index, one in enumerate(case.plan.exchanges)}
-
-
-def _places(case: Case, stage: int) -> frozenset[str]:
-    return case.network.places_of_rank(case.configuration.rank_of_stage(stage))
+def _by_stage(case: Case) -> Mapping[int, StageExchange]:
+    return {one.stage: one for one in case.plan.exchanges}
 
 
 def _size(case: Case, stages: Iterator[int] | list[int] | Mapping[int, float]) -> float:
-    return sum(case.network.exchange_bytes(stage, len(_places(case, stage))) for stage in stages)
+    return sum(case.network.exchange_bytes(stage, len(case.exchanging.places(stage))) for stage in stages)
 
 
 def _delaying(case: Case) -> dict[int, float]:
@@ -201,8 +198,8 @@ def _delaying(case: Case) -> dict[int, float]:
     chunk = 1.0 / case.plan.transport_policy.num_exchange_chunks
     weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else chunk}
     waits, rank_of = last, case.configuration.rank_of_stage
-    shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
-    for one in sorted(shared, key=lambda one: (-one.start_s, one.stage)):
+    stated = _by_stage(case)
+    for one in sorted((stated[stage] for stage in _shared(case)), key=lambda one: (-one.start_s, one.stage)):
         if one.start_s >= waits.start_s:
             continue
         if rank_of(one.stage) == rank_of(waits.stage) and one.private_s > one.shared_s:
@@ -211,10 +208,6 @@ def _delaying(case: Case) -> dict[int, float]:
         elif not differs(one.start_s + one.shared_s, waits.start_s, tolerance=SAME_INSTANT):
             weight_of[one.stage], waits = 1.0, one
     return weight_of
-
-
-def _name(load: LinkLoad) -> str:
-    return link_name(load.link, load.reverse)
 
 
 FAMILY: Mapping[str, Rule] = {
