@@ -5,7 +5,7 @@ Capacity and memory are the solver's lint.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -13,7 +13,7 @@ from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Sec
 from models.catalogue import named_entry
 from models.cluster import Cluster, PlaceId
 from models.framework import FrameworkOrName
-from models.plan import LayerSplit, ScheduleFamily, Sharding
+from models.plan import Configuration, LayerSplit, ScheduleFamily, Sharding
 from models.stack import StackProfile
 from models.workload import Recompute, Workload
 
@@ -42,6 +42,12 @@ class AllowedDegrees(Frozen):
     layer_split: tuple[LayerSplit, ...] | None = Field(
         None, min_length=1, max_length=2, description="How layers are shared out over stages.", examples=[["even"]]
     )
+
+
+def choices_of(configuration: Configuration) -> dict[str, Any]:
+    """What a configuration takes of everything that `AllowedDegrees` may restrict."""
+    values = {**dict(configuration.degrees), **dict(configuration)}
+    return {name: values[name] for name in AllowedDegrees.model_fields}
 
 
 class Pin(Frozen):

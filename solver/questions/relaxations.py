@@ -16,7 +16,7 @@ from models.outcome import Outcome, Planned
 from models.plan import Plan
 from models.question_parts import Change
 from models.questions import Relaxation
-from models.request import PlanRequest
+from models.request import PlanRequest, choices_of
 from solver.questions.searches import changed, is_plan_of, witness_of
 from solver.questions.wishes import GBIT, GIB, Group, more_memory, multiplied, put, wider, with_more_hosts
 
@@ -127,7 +127,7 @@ class Relaxations:
         """One more value of a choice: the nearest that does. The one in the plan is known to."""
         name = group.pointer.removeprefix(ALLOWED)
         stated: tuple[Any, ...] = getattr(self._base.constraints.allowed, name)
-        used = _value_in(plan, name)
+        used = choices_of(plan.configuration)[name]
         tried: list[str] = []
         for value in [one for one in _nearer(stated, used) if one not in stated][:MOST_VALUES]:
             changes = (put(group.pointer, [*stated, value]),)
@@ -251,12 +251,6 @@ def _given_up(group: Group) -> str:
         return f"leave out {group.name} ({group.stated})"[:200]
     value = "null" if change.value is None else str(change.value).lower()
     return f"set {group.name} to {value}"
-
-
-def _value_in(plan: Plan, name: str) -> Any:
-    """What a plan took of a choice."""
-    configuration = plan.configuration
-    return getattr(configuration if hasattr(configuration, name) else configuration.degrees, name)
 
 
 def _nearer(stated: Sequence[Any], used: Any) -> list[Any]:

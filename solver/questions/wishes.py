@@ -16,7 +16,7 @@ from models.base import MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S
 from models.cluster import MAX_GPUS, Cluster, Link, Place, Pool, Uplink
 from models.pointers import escaped
 from models.question_parts import Change
-from models.request import PlanRequest
+from models.request import AllowedDegrees, PlanRequest
 from models.statements import SPACE_LIMITS
 from solver.questions.missing_links import are_missing, in_a_row
 
@@ -25,9 +25,6 @@ MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more
 LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
 MORE_HOSTS = 64.0  # times as many, only to see whether hosts stand in the way
 FULL_BISECTION = 1.0 + 1e-9  # of a stated uplink, which must not become the default that nobody stated
-DIMENSIONS = (
-    "tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family", "layer_split",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def _wish(pointer: str, stated: Any, *changes: Change) -> Group:
 
 
 def _allowed(request: PlanRequest) -> Iterator[Group]:
-    for name in DIMENSIONS:
+    for name in AllowedDegrees.model_fields:
         values = getattr(request.constraints.allowed, name)
         if values is not None:
             pointer = f"/constraints/allowed/{name}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.plan import Configuration, Plan, Route
-from models.request import PlanRequest
+from models.request import PlanRequest, choices_of
 from models.schedule import PipelineProblem
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
@@ -96,11 +96,7 @@ def _has(context: Context, configuration: Configuration) -> bool:
 
 def with_configuration(request: PlanRequest, plan: Plan) -> PlanRequest | None:
     """The request narrowed to a plan's configuration, where it allows all of it; None where it does not."""
-    request, configuration = within_framework(request), plan.configuration
-    values = {**dict(configuration.degrees), "micro_batch_sequences": configuration.micro_batch_sequences,
-              "sharding": configuration.sharding, "recompute": configuration.recompute,
-              "family": configuration.family, "layer_split": configuration.layer_split}  # fmt: skip
-    return allowing_only(request, values)
+    return allowing_only(within_framework(request), choices_of(plan.configuration))
 
 
 def allowing_only(request: PlanRequest, values: Mapping[str, object]) -> PlanRequest | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from models.request import choices_of
 from solver.network.places import usable_pools
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
 WHERE = "configuration"
-PLAIN_CHOICES = ("micro_batch_sequences", "sharding", "recompute", "family", "layer_split")
 
 
 def batch_arithmetic(case: Case) -> Iterator[Finding]:
@@ -103,11 +103,8 @@ def shard_group(case: Case) -> Iterator[Finding]:
 
 def allowed_values(case: Case) -> Iterator[Finding]:
     """Every value is one the request allows."""
-    used, allowed = case.configuration, case.request.constraints.allowed
-    chosen = {name: getattr(used.degrees, name) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
-    chosen |= {name: getattr(used, name) for name in PLAIN_CHOICES}
-    for name, value in chosen.items():
-        values = getattr(allowed, name)
+    for name, value in choices_of(case.configuration).items():
+        values = getattr(case.request.constraints.allowed, name)
         if values is not None and value not in values:
             yield Finding(name, f"{value} is not among the allowed {', '.join(map(str, values))}")
 
