@@ -14,7 +14,6 @@ from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import Curve, CurvePoint, Curves, CurvesAnswer
-from solver.context import stack_for
 from solver.network.topology import UPLINK_PREFIX, build_topology
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
@@ -46,15 +45,11 @@ class _Asked:
 
     def answer(self) -> CurvesAnswer:
         """What is known."""
-        compared, base = self.compared, self.compared.base
         return CurvesAnswer(
-            outcome=base.outcome.status if base.outcome else "not_found",
-            unit=compared.measure.unit,
-            stack_profile=stack_for(compared.searches.base).name,
-            reasons=base.reasons,
+            **self.compared.base_status(),
+            unit=self.compared.measure.unit,
             curves=tuple(self._curve(over, points) for over, points in self.points.items()),
             complete=all(self._side(one).outcome is not None for one in self.open_points()),
-            elapsed_s=compared.searches.hooks.elapsed_s,
         )
 
     def open_points(self) -> Iterator[_Point]:
@@ -98,15 +93,12 @@ def curves(question: Curves, found: Callable[[CurvesAnswer], None], hooks: RunHo
     compared = SideComparison(searches, SharedGoal.of(requests))
     asked = _Asked(compared, points)
     compared.plan_base(2.0 * limit_s / (len(requests) + 1), lambda: found(asked.answer()))
-    waiting = list(asked.open_points())
-    for number, point in enumerate(waiting):
-        if hooks.stopped():
-            break
+    for point, share_s in hooks.shares(list(asked.open_points())):
         assert point.request is not None
         if point.request == searches.base:
             compared.add(point.name, compared.base)
         else:
-            compared.plan_world(point.name, point.request, hooks.left_s / (len(waiting) - number))
+            compared.plan_world(point.name, point.request, share_s)
         found(asked.answer())
     return asked.answer()
 

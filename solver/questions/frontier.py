@@ -21,7 +21,6 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
-from solver.context import stack_for
 from solver.objective import SECONDS_PER_HOUR
 from solver.questions.least import one_price
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
@@ -65,15 +64,11 @@ class _Asked:
 
     def answer(self) -> FrontierAnswer:
         """What is known."""
-        base = self.compared.base
         tried = all(one.name in self.comparisons[one.against].sides for some in self.limited.values() for one in some)
         return FrontierAnswer(
-            outcome=base.outcome.status if base.outcome else "not_found",
-            stack_profile=stack_for(self.base).name,
-            reasons=base.reasons,
+            **self.compared.base_status(),
             frontiers=tuple(self._frontier(one) for one in self.question.against),
-            complete=tried and (bool(self.limited) or base.outcome is not None),
-            elapsed_s=self.compared.searches.hooks.elapsed_s,
+            complete=tried and (bool(self.limited) or self.compared.base.outcome is not None),
         )
 
     def begin(self, against: Spent) -> None:
@@ -189,12 +184,8 @@ def frontier(question: Frontier, found: Callable[[FrontierAnswer], None], hooks:
     if isinstance(compared.base.outcome, Planned):
         for against in dict.fromkeys(question.against):
             asked.begin(against)
-    waiting = [one for some in asked.limited.values() for one in some]
-    for number, one in enumerate(waiting):
-        if hooks.stopped():
-            break
-        comparison = asked.comparisons[one.against]
-        comparison.plan_world(one.name, one.request, hooks.left_s / (len(waiting) - number))
+    for one, share_s in hooks.shares([one for some in asked.limited.values() for one in some]):
+        asked.comparisons[one.against].plan_world(one.name, one.request, share_s)
         found(asked.answer())
     return asked.answer()
 

@@ -163,10 +163,9 @@ class _Narrowed:
     def run(self, base: PlanRequest, probe_s: float) -> Iterator[LeastAnswer]:
         """What is known after each factor."""
         hooks = self.asked.searches.hooks
-        if self.of == "fibre" and self._has_none(base):
-            yield self._answer(base)
-            return
         yield self._answer(base)
+        if self.of == "fibre" and not base.cluster.links:
+            return
         if self.of == "fibre" and self._fits_one_building(base, hooks.clock() + probe_s):
             yield self._answer(base)
             return
@@ -177,9 +176,6 @@ class _Narrowed:
 
     def _is_close(self) -> bool:
         return self.enough <= LEAST_FACTOR or (self.low > 0.0 and self.enough / self.low <= 1.0 + PRECISION)
-
-    def _has_none(self, base: PlanRequest) -> bool:
-        return not base.cluster.links
 
     def _fits_one_building(self, base: PlanRequest, until_s: float) -> bool:
         """Whether a plan inside one building reaches the target: then no fibre is needed."""
@@ -242,10 +238,7 @@ def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHoo
     publish()
     asked.begin(FIRST_SHARE * limit_s)
     publish()
-    for number, of in enumerate(question.of):
-        if hooks.stopped() or not isinstance(asked.first, Planned):
-            break
-        share_s = hooks.left_s / (len(question.of) - number)
+    for of, share_s in hooks.shares(question.of if isinstance(asked.first, Planned) else ()):
         if of in ("gpus", "cost"):
             asked.by_objective(of, share_s)
         else:

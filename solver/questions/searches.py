@@ -5,8 +5,9 @@ One software profile is under them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from models.outcome import NotFound, Outcome, Planned
 from models.plan import Plan
@@ -19,6 +20,7 @@ from solver.questions.changes import changed_document
 from solver.search.warm_start import WarmStart
 from solver.verify.judge import judge
 
+Thing = TypeVar("Thing")
 LEAST_S = 0.3  # a search of less would end before it has looked at anything
 ANY_PLAN_SHARE = 0.5  # of what is left of a question's time, for any plan of its base where its share brought none
 
@@ -55,6 +57,13 @@ class RunHooks:
     def is_late(self, until_s: float) -> bool:
         """Whether it is past a time on the clock, or the question is over."""
         return self.stopped() or self.clock() >= until_s
+
+    def shares(self, things: Sequence[Thing]) -> Iterator[tuple[Thing, float]]:
+        """Each thing with its part of the seconds left when its turn comes, all equal, until the question is over."""
+        for number, thing in enumerate(things):
+            if self.stopped():
+                return
+            yield thing, self.left_s / (len(things) - number)
 
 
 @dataclass

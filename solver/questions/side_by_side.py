@@ -61,7 +61,7 @@ class SharedGoal:
         if kind == "cost_per_token":
             return cls(kind, "USD/million tokens" if _priced(requests) else "GPU s/million tokens", per_token=True)
         if kind in TIMES:
-            per_token = len({_tokens(request) for request in requests}) > 1
+            per_token = len({request.workload.tokens_per_iteration for request in requests}) > 1
             return cls(kind, "s/million tokens" if per_token else "s/iteration", per_token)
         return cls(kind, "GPUs" if kind == "fewest_gpus" else "bytes/iteration", per_token=False)
 
@@ -91,7 +91,7 @@ class SharedGoal:
 
     def of_seconds(self, request: PlanRequest, seconds: float) -> float:
         """An iteration time as a value, where time is what counts."""
-        return seconds * MILLION / _tokens(request) if self.per_token else seconds
+        return seconds * MILLION / request.workload.tokens_per_iteration if self.per_token else seconds
 
 
 @dataclass(frozen=True)
@@ -134,19 +134,21 @@ class SideComparison:
     longest_carried_s: float = 0.0
     own_s: Memo = field(default_factory=Memo)
 
-    def base_figures(self) -> dict[str, Any]:
-        """Fields of an answer that say what is known of the base, in which unit, and when."""
+    def base_status(self) -> dict[str, Any]:
+        """Fields of an answer that say what became of the base, under which profile, and when."""
         base = self.base
         return {
             "outcome": base.outcome.status if base.outcome else "not_found",
-            "unit": self.measure.unit,
             "stack_profile": stack_for(self.searches.base).name,
-            "value": base.value,
-            "lower_bound": base.bound,
-            "plan": base.witness,
             "reasons": base.reasons,
             "elapsed_s": self.searches.hooks.elapsed_s,
         }
+
+    def base_figures(self) -> dict[str, Any]:
+        """The same, with what is known of the base's value, and in which unit."""
+        base = self.base
+        own = {"unit": self.measure.unit, "value": base.value, "lower_bound": base.bound, "plan": base.witness}
+        return self.base_status() | own
 
     def gain(self, name: str, direction: Direction) -> Gain:
         """What a world gains over the base, as far as it is known."""
@@ -326,10 +328,6 @@ def _confident_s(request: PlanRequest, plan: Plan) -> float:
     time = plan.prediction.iteration_s
     share = NormalDist().inv_cdf(request.objective.confidence) / NormalDist().inv_cdf(0.9)
     return float(time.p50 * (time.p90 / time.p50) ** share)
-
-
-def _tokens(request: PlanRequest) -> float:
-    return float(request.workload.global_batch_sequences * request.workload.sequence_length)
 
 
 def _priced(requests: Sequence[PlanRequest]) -> bool:

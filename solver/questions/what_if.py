@@ -112,14 +112,12 @@ class _Asked:
     def search(self) -> None:
         """Searches for as long as there is time for whole ones, and in any case where there is no plan."""
         hooks = self.compared.searches.hooks
-        waiting = sorted(self.requests, key=self._patience)
-        for number, name in enumerate(waiting):
+        for name, share_s in hooks.shares(sorted(self.requests, key=self._patience)):
             side = self.side(name)
-            if hooks.stopped() or (side.value is not None and hooks.left_s < SEARCHED_FROM_S):
+            if side.value is not None and hooks.left_s < SEARCHED_FROM_S:
                 return
             if side.is_closed(self.requests[name]) or self.gain(name).verdict == "changes nothing":
                 continue
-            share_s = hooks.left_s / (len(waiting) - number)
             self.compared.plan_world(name, self.requests[name], min(max(share_s, SEARCHED_FROM_S), hooks.left_s))
             self.publish()
 
