@@ -18,7 +18,7 @@ from solver.network.topology import UPLINK_PREFIX, build_topology
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
-from solver.questions.wishes import more_memory, multiplied, put, wider
+from solver.questions.wishes import more_memory, multiplied, put, wider, wider_uplink
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,8 @@ def changes_over(request: PlanRequest, over: str, factor: float) -> tuple[Change
         return more_memory(factor)
     if over == "bandwidth":
         links = [change for link in cluster.links for change in wider(link, factor)]
-        uplinks = [put(f"/cluster/places/{escaped(place.id)}/uplink/oversubscription",
-                       max(place.uplink.oversubscription / factor, 1.0))
-                   for place in cluster.places if place.uplink.oversubscription > 1.0]  # fmt: skip
-        return tuple(links) or _some(tuple(uplinks), over)
+        narrow = (place for place in cluster.places if place.uplink.oversubscription > 1.0)
+        return tuple(links) or _some(tuple(change for place in narrow for change in wider_uplink(place, factor)), over)
     if over == "latency":
         edges = [edge for edge in build_topology(cluster).edges if edge.latency_s > 0.0 and not edge.reverse]
         places = {UPLINK_PREFIX + place.id: place.id for place in cluster.places}

@@ -5,7 +5,7 @@ Every relaxation stated is one that a plan was found for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, floor, log, log10
@@ -201,8 +201,12 @@ def _more_rate(links: Sequence[Link], times: float) -> str:
 
 def _scale_of(group: Group, request: PlanRequest) -> Scale | None:
     """The steps of a limit; None for a wish that can only be given up whole."""
-    constraints, pointer = request.constraints, group.pointer
+    pointer = group.pointer
     name = pointer.rpartition("/")[2]
+    holder = request.objective if name == "target_iteration_s" else request.constraints
+    stated, needed = getattr(holder, name, None), NEEDED.get(name)
+    if stated is None or needed is None:
+        return None
 
     def shown(value: float) -> float:
         return int(value) if name == "max_gpus" else _looser(value, down=name == "memory_headroom_fraction")
@@ -213,19 +217,7 @@ def _scale_of(group: Group, request: PlanRequest) -> Scale | None:
     def words(value: float) -> str:
         return f"set {pointer[1:].replace('/', '.')} to {shown(value):.10g}"
 
-    def scale(stated: float, needed: Callable[[Plan], float], *, whole: bool = False) -> Scale:
-        return Scale(stated, changes, words, needed, whole)
-
-    if name == "max_gpus" and constraints.max_gpus is not None:
-        return scale(constraints.max_gpus, lambda plan: plan.metrics.num_gpus, whole=True)
-    if name == "target_iteration_s" and request.objective.target_iteration_s is not None:
-        return scale(request.objective.target_iteration_s, lambda plan: plan.metrics.iteration_s)
-    if name == "memory_headroom_fraction":
-        return scale(constraints.memory_headroom_fraction, _free_fraction)
-    limit = constraints.max_cross_building_bytes_per_iteration
-    if name == "max_cross_building_bytes_per_iteration" and limit is not None:
-        return scale(limit, lambda plan: plan.metrics.cross_building_bytes)
-    return None
+    return Scale(stated, changes, words, needed, whole=name == "max_gpus")
 
 
 def _looser(value: float, *, down: bool) -> float:
@@ -242,6 +234,15 @@ def _free_fraction(plan: Plan) -> float:
     """The part of memory that a plan of a request without headroom leaves free, in whole thousandths."""
     used = max(use.total_bytes / use.limit_bytes for use in plan.memory)
     return max(floor(1000.0 * (1.0 - used)) / 1000.0, 0.0)
+
+
+# How far a plan of a request without a limit went, by the limits that give step by step.
+NEEDED: Mapping[str, Callable[[Plan], float]] = {
+    "max_gpus": lambda plan: plan.metrics.num_gpus,
+    "target_iteration_s": lambda plan: plan.metrics.iteration_s,
+    "memory_headroom_fraction": _free_fraction,
+    "max_cross_building_bytes_per_iteration": lambda plan: plan.metrics.cross_building_bytes,
+}
 
 
 def _given_up(group: Group) -> str:

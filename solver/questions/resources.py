@@ -13,7 +13,8 @@ from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import ResourceKind
-from solver.questions.wishes import GBIT, GIB, Group, multiplied, put, wider, wishes_of, with_more_hosts
+from solver.network.topology import UPLINK_PREFIX
+from solver.questions.wishes import GBIT, GIB, Group, multiplied, put, wider, wider_uplink, wishes_of, with_more_hosts
 
 ALL: dict[ResourceKind, str] = {
     "link": "all links",
@@ -82,61 +83,49 @@ def resources_of(request: PlanRequest, kinds: Sequence[str]) -> tuple[Resource, 
 
 
 def _all(kind: ResourceKind, members: Sequence[Resource]) -> Resource:
-    steps = [one.larger for one in members if one.larger is not None]
-
-    def larger(fraction: float) -> tuple[Change, ...]:
-        return tuple(change for step in steps for change in step(fraction))
-
-    return Resource(kind, ALL[kind], f"{len(members)} of them", None if kind == "limit" else larger,
+    return Resource(kind, ALL[kind], f"{len(members)} of them", None if kind == "limit" else partial(_each, members),
                     links=tuple(link for one in members for link in one.links),
                     given_up=tuple(change for one in members for change in one.given_up), together=True)  # fmt: skip
 
 
+def _each(members: Sequence[Resource], fraction: float) -> tuple[Change, ...]:
+    """Every one of these larger by a fraction."""
+    return tuple(change for one in members if one.larger is not None for change in one.larger(fraction))
+
+
 def _link(link: Link) -> Resource:
     there = f"{link.capacity_bytes_per_s / GBIT:,.4g} Gb/s {link.from_place} to {link.to_place}"
-
-    def larger(fraction: float) -> tuple[Change, ...]:
-        return wider(link, 1.0 + fraction)
-
-    return Resource("link", f"link {link.id}", there, larger, links=(link.id,))
+    return Resource("link", f"link {link.id}", there, lambda more: wider(link, 1.0 + more), links=(link.id,))
 
 
 def _uplink(place: Place) -> Resource:
     over = place.uplink.oversubscription
-    pointer = f"/cluster/places/{escaped(place.id)}/uplink/oversubscription"
-
-    def larger(fraction: float) -> tuple[Change, ...]:
-        return (put(pointer, max(over / (1.0 + fraction), 1.0)),)
-
-    return Resource("uplink", f"uplink of {place.id}", f"{over:g} to 1", larger, links=(f"uplink:{place.id}",))
+    return Resource("uplink", f"uplink of {place.id}", f"{over:g} to 1", lambda more: wider_uplink(place, 1.0 + more),
+                    links=(UPLINK_PREFIX + place.id,))  # fmt: skip
 
 
 def _hosts(pool: Pool) -> Resource:
-    def larger(fraction: float) -> tuple[Change, ...]:
-        return with_more_hosts(pool, 1.0 + fraction)
-
     there = f"{pool.num_hosts:,} hosts of {pool.gpus_per_host} {pool.gpu.name}"
-    return Resource("hosts", f"hosts of {pool.id}", there, larger)
+    return Resource("hosts", f"hosts of {pool.id}", there, lambda more: with_more_hosts(pool, 1.0 + more))
 
 
 def _cards(pool: Pool) -> Resource:
-    def larger(fraction: float) -> tuple[Change, ...]:
-        return (multiplied(f"/cluster/pools/{escaped(pool.id)}/nic_bytes_per_s", 1.0 + fraction),)
-
     there = f"{pool.nic_bytes_per_s_per_gpu / GBIT:,.4g} Gb/s per GPU"
-    return Resource("network_cards", f"network cards of {pool.id}", there, larger)
+    pointer = f"/cluster/pools/{escaped(pool.id)}/nic_bytes_per_s"
+    return Resource("network_cards", f"network cards of {pool.id}", there, partial(_times_more, [pointer]))
 
 
 def _memory(pools: Sequence[Pool]) -> Iterator[Resource]:
     for name in dict.fromkeys(pool.gpu.name for pool in pools):
-        alike = tuple(pool for pool in pools if pool.gpu.name == name)
-
-        def larger(fraction: float, alike: Sequence[Pool] = alike) -> tuple[Change, ...]:
-            pointers = [f"/cluster/pools/{escaped(pool.id)}/gpu/memory_bytes" for pool in alike]
-            return tuple(multiplied(pointer, 1.0 + fraction) for pointer in pointers)
-
+        alike = [pool for pool in pools if pool.gpu.name == name]
+        pointers = [f"/cluster/pools/{escaped(pool.id)}/gpu/memory_bytes" for pool in alike]
         there = f"{alike[0].gpu.memory_bytes / GIB:.1f} GiB per GPU"
-        yield Resource("memory", f"memory of {name}", there, larger)
+        yield Resource("memory", f"memory of {name}", there, partial(_times_more, pointers))
+
+
+def _times_more(pointers: Sequence[str], fraction: float) -> tuple[Change, ...]:
+    """Each of these numbers larger by a fraction."""
+    return tuple(multiplied(pointer, 1.0 + fraction) for pointer in pointers)
 
 
 def _limit(group: Group) -> Resource:

@@ -201,6 +201,12 @@ def wider(link: Link, times: float) -> tuple[Change, ...]:
     return tuple(multiplied(f"{at}/{name}", times) for name in names if getattr(link, name) is not None)
 
 
+def wider_uplink(place: Place, times: float) -> tuple[Change, ...]:
+    """An uplink with so many times its capacity, up to full bisection."""
+    pointer = f"/cluster/places/{escaped(place.id)}/uplink/oversubscription"
+    return (put(pointer, max(place.uplink.oversubscription / times, 1.0)),)
+
+
 def with_more_hosts(pool: Pool, times: float) -> tuple[Change, ...]:
     """A pool with so many times its hosts, rounded up, which then have no names."""
     at = f"/cluster/pools/{escaped(pool.id)}"
