@@ -6,6 +6,7 @@ with asynchronous ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,7 +15,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineSchedule, PipelineStage
-from solver.calibration.report import ErrorSummary, ValidationReport, error_pct, summarise
+from solver.calibration.report import ErrorSummary, ReportBuilder, ValidationReport, error_pct
 from solver.pipeline.generators.list_scheduler import with_messages
 from solver.pipeline.portfolio import candidates, quick_schedule
 from solver.pipeline.problem import shape_of
@@ -129,14 +130,11 @@ def validate_pipeline(
         empty = ValidationReport(families={}, total=ErrorSummary(rows=0, skipped=skipped))
         return PipelineReport(empty, 0, 0, (), None)
     predicted = [predict_s(row, profile) for row in good]
-    errors: dict[str, list[float]] = {}
+    builder = ReportBuilder()
     for row, seconds in zip(good, predicted, strict=True):
-        family = f"{row.schedule} {'delayed' if row.delayed else 'zero delay'}"
-        errors.setdefault(family, []).append(error_pct(seconds, row.measured_s))
-    report = ValidationReport(
-        families={family: summarise(values) for family, values in errors.items()},
-        total=summarise([value for values in errors.values() for value in values], skipped),
-    )
+        builder.add(f"{row.schedule} {'delayed' if row.delayed else 'zero delay'}", seconds, row.measured_s)
+    found = builder.build()
+    report = replace(found, total=replace(found.total, skipped=skipped))
     pairs, right = rank_pairs(good, predicted)
     return PipelineReport(report, pairs, right, tuple(_cells(good, profile, schedule)), profile)
 
@@ -144,13 +142,12 @@ def validate_pipeline(
 def read_rows(rows: Iterable[Mapping[str, str]]) -> tuple[list[Row], dict[str, int]]:
     """Rows that can be predicted, and why the others cannot."""
     good: list[Row] = []
-    skipped: dict[str, int] = {}
+    skipped = Counter[str]()
     for row in rows:
         try:
             good.append(_read(row))
         except (KeyError, ValueError) as problem:
-            reason = str(problem).strip("'")
-            skipped[reason] = skipped.get(reason, 0) + 1
+            skipped[str(problem).strip("'")] += 1
     return good, skipped
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean, median
 
 from solver.cost.uncertainty import interval
@@ -104,36 +106,24 @@ class ValidationReport:
 class ReportBuilder:
     """Collects errors and skips row by row; `build` freezes them into a report."""
 
-    _errors: dict[str, list[float]] = field(default_factory=dict)
-    _skipped: dict[str, dict[str, int]] = field(default_factory=dict)
-    _inside: dict[str, list[Inside]] = field(default_factory=dict)
+    _errors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _skipped: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _inside: dict[str, list[Inside]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, family: str, predicted: float, measured: float, spread: float | None = None) -> None:
         """Count one row; with the spread of ln(measured / predicted) also its interval."""
-        self._errors.setdefault(family, []).append(error_pct(predicted, measured))
+        self._errors[family].append(error_pct(predicted, measured))
         if spread is not None:
-            self._inside.setdefault(family, []).append(inside(measured, predicted, spread))
+            self._inside[family].append(inside(measured, predicted, spread))
 
     def skip(self, family: str, reason: str) -> None:
         """Leave one row out, and say why."""
-        reasons = self._skipped.setdefault(family, {})
-        reasons[reason] = reasons.get(reason, 0) + 1
+        self._skipped[family][reason] += 1
 
     def build(self) -> ValidationReport:
         """The report over everything added so far."""
         names = sorted({*self._errors, *self._skipped})
-        families = {
-            name: summarise(self._errors.get(name, []), self._skipped.get(name), self._inside.get(name, ()))
-            for name in names
-        }
-        everything = [error for errors in self._errors.values() for error in errors]
-        every = [one for found in self._inside.values() for one in found]
-        return ValidationReport(families, summarise(everything, _sum_counts(self._skipped.values()), every))
-
-
-def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for reasons in counts:
-        for reason, number in reasons.items():
-            total[reason] = total.get(reason, 0) + number
-    return total
+        families = {name: summarise(self._errors[name], self._skipped[name], self._inside[name]) for name in names}
+        everything = chain.from_iterable(self._errors.values())
+        skipped = sum(self._skipped.values(), Counter[str]())
+        return ValidationReport(families, summarise(everything, skipped, [*chain.from_iterable(self._inside.values())]))

@@ -5,13 +5,14 @@ An estimate: what counts is the replay of a real schedule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from solver.arrays import FloatArray
+from solver.arrays import FloatArray, IntArray
 from solver.cost.collectives import boundary_message_s, exposed_s
 from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
@@ -54,15 +55,9 @@ def rank_layers(num_layers: int, columns: Columns) -> RankLayers:
     return RankLayers(first, np.where(columns.pp > 1, inner, num_layers), last)
 
 
-def _pick(masks: list[tuple[FloatArray, StageCost]]) -> StageCost:
-    """Row by row the stage whose mask is set."""
-    picked = {}
-    for f in fields(StageCost):
-        value = np.zeros(len(masks[0][0]))
-        for mask, stage in masks:
-            value = np.where(mask, getattr(stage, f.name), value)
-        picked[f.name] = value
-    return StageCost(**picked)
+def _chosen(index: IntArray, stages: Sequence[StageCost]) -> StageCost:
+    """Row by row the stage of this index."""
+    return StageCost(**{f.name: np.choose(index, [getattr(one, f.name) for one in stages]) for f in fields(StageCost)})
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,7 @@ def pipeline_of(at: Setting, *, layers: RankLayers | None = None) -> Pipeline:
     paced[0] = np.where(single, 0.0, paced[0])
     paced[1] = np.where(columns.pp > 2, paced[1], 0.0)
     slowest_index = np.argmax(paced, axis=0)
-    slowest = _pick([(slowest_index == i, stage) for i, stage in enumerate(stages)])
+    slowest = _chosen(slowest_index, stages)
     fill = np.where(single, 0.0, times[0]) + times[2] + np.maximum(columns.pp - 2, 0) * times[1]
     return Pipeline(
         first, inner, last, slowest, fill, message, exposed_message_s=np.choose(slowest_index, np.stack(waits))
