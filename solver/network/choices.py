@@ -137,9 +137,13 @@ def _plainness(candidate: TimedOption) -> tuple[float, int, int, int, float]:
 
 def of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[TimedOption]:
     """One option with every algorithm and, where it has slices, every number of them."""
-    crossing = StepCost(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
+    crossing = _step_cost(wire, option, rate)
     for algorithm, slices in _ways(communicator):
         yield TimedOption(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
+
+
+def _step_cost(wire: Wire, option: Option, rate: float) -> StepCost[float]:
+    return StepCost(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
 
 
 def _reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:
@@ -206,8 +210,5 @@ def _recovery_reason(communicator: Communicator, wire: Wire, best: TimedOption) 
 def _time_under(communicator: Communicator, wire: Wire, best: TimedOption, scheme: Reliability) -> float:
     """Time of the chosen algorithm and window with another loss recovery."""
     option = replace(best.option, reliability=scheme)
-    rate = connection_rate_bytes_per_s(option, wire)
-    same = (best.algorithm, best.num_slices)
-    return next(
-        one.time_s for one in of_option(communicator, wire, option, rate) if (one.algorithm, one.num_slices) == same
-    )
+    crossing = _step_cost(wire, option, connection_rate_bytes_per_s(option, wire))
+    return algorithm_s(best.algorithm, communicator, crossing, best.num_slices)

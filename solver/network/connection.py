@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -206,42 +205,18 @@ def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_
     that takes does not depend on the rate.
     """
     path, connections = wire.path, max(1, wire.num_connections if wire.num_parallel is None else wire.num_parallel)
-    lossy_path = RecoveryPath(path.round_trip_s, path.loss_probability, path.mtu_bytes)
+    at_rate = 1.0 if scheme == "go_back_n" else rate
+    lossy = reliability.Path(at_rate, path.round_trip_s, path.loss_probability, path.mtu_bytes, path.mtu_bytes)
     if scheme == "go_back_n":
-        return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), lossy_path)
-    return _chunk_wait_s(scheme, Share(message_bytes, connections), rate, lossy_path)
-
-
-class RecoveryPath(NamedTuple):
-    """What recovery depends on of a path."""
-
-    round_trip_s: float
-    loss_probability: float
-    mtu_bytes: int
-
-    def at(self, rate: float, loss_probability: float) -> reliability.Path:
-        """The path at a rate; with another loss, none for instance."""
-        return reliability.Path(rate, self.round_trip_s, loss_probability, self.mtu_bytes, self.mtu_bytes)
-
-
-class Share(NamedTuple):
-    """Bytes that recover as one, and how many such travel at the same time."""
-
-    size_bytes: float
-    num_parallel: int
+        share_bytes = message_bytes / used_pairs
+        return reliability.go_back_n_wait_s(share_bytes, lossy, num_parallel=used_pairs * connections)
+    return _chunk_wait_s(scheme, message_bytes, connections, lossy)
 
 
 @lru_cache(maxsize=65536)
-def _go_back_n_wait_s(share: Share, lossy_path: RecoveryPath) -> float:
-    lossy = lossy_path.at(1.0, lossy_path.loss_probability)
-    return reliability.go_back_n_wait_s(share.size_bytes, lossy, num_parallel=share.num_parallel)
-
-
-@lru_cache(maxsize=65536)
-def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, lossy_path: RecoveryPath) -> float:
+def _chunk_wait_s(scheme: Reliability, message_bytes: float, num_parallel: int, lossy: reliability.Path) -> float:
     """The same where a lost chunk alone is resent, or decoded."""
-    message_bytes, num_parallel = share
-    lossy, plain = lossy_path.at(rate, lossy_path.loss_probability), lossy_path.at(rate, 0.0)
+    plain = lossy._replace(packet_loss_probability=0.0)
     if scheme == "erasure_code":
         with_loss = reliability.erasure_code_s(message_bytes, lossy, num_parallel=num_parallel)
         return with_loss - reliability.erasure_code_s(message_bytes, plain)

@@ -6,8 +6,10 @@ Expected completion times under independent loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, exp, expm1, log, log1p, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtrc
@@ -34,8 +36,7 @@ def chunk_loss_probability(packet_loss_probability: float, num_packets: int) -> 
     return -expm1(num_packets * log1p(-packet_loss_probability))
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """What a reliability scheme sees: rate, round trip, loss per packet, and the unit that is resent."""
 
     rate_bytes_per_s: float
@@ -81,6 +82,7 @@ def expected_max_poisson(mean: float, num_samples: int) -> float:
         below = min(1.0, below + probability)
 
 
+@lru_cache(maxsize=65_536)
 def go_back_n_wait_s(size_bytes: float, path: Path, *, num_parallel: int = 1) -> float:
     """Time that resent windows add to the slowest of parallel messages: a round trip per loss, E[max losses] RTT.
 
