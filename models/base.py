@@ -95,10 +95,12 @@ PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), AfterValidator(_composed)]
 MOST_SECONDS = 1e7  # 116 days: an iteration that long is one of a wrong unit
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
+TimeLimit = Annotated[float, Field(gt=0, le=86_400, json_schema_extra=_unit("s"))]
 SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
 MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S = 1e18, 1e14, 1e20
+Rate = Annotated[float, Field(ge=0, le=MOST_BYTES_PER_S, json_schema_extra=_unit("B/s"))]
 BytesPerSecond = Annotated[
     float, Field(gt=0, le=MOST_BYTES_PER_S, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)
 ]
@@ -111,9 +113,11 @@ FlopsPerSecond = Annotated[
 Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
 Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
 PositiveFraction = Annotated[float, Field(gt=0, le=1, json_schema_extra=_unit("1"))]
+LossProbability = Annotated[float, Field(ge=0, le=0.5, json_schema_extra=_unit("1"))]
 Ratio = Annotated[float, Field(ge=0, json_schema_extra=_unit("1"))]
 Relative = Annotated[float, Field(json_schema_extra=_unit("1"))]
 OfObjective = Annotated[float, Field(json_schema_extra=_unit("unit of the objective"))]
+Watts = Annotated[float, Field(gt=0, le=1e5, json_schema_extra=_unit("W"))]
 Usd = Annotated[float, Field(ge=0, le=1e12, json_schema_extra=_unit("USD"))]
 MOST = 1_000_000_000  # of anything that is counted one by one; far more overflows the arithmetic
 PositiveCount = Annotated[int, Field(ge=1, le=MOST)]

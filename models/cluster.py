@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -19,22 +19,26 @@ from models.base import (
     FlopsPerSecond,
     Frozen,
     Kilometres,
+    LossProbability,
     Name,
     PositiveCount,
     PositiveFraction,
+    Rate,
     Seconds,
     Usd,
+    Watts,
     check_unique,
 )
 from models.catalogue import named_entry
 
 PlaceLevel = Literal["region", "building", "zone", "rack"]
-LEVELS: tuple[PlaceLevel, ...] = ("region", "building", "zone", "rack")
+LEVELS: tuple[PlaceLevel, ...] = get_args(PlaceLevel)
 Tier = Literal["scale_up", "rack", "zone", "building", "cross_building", "cross_region"]
 LinkTechnology = Literal["roce", "infiniband", "tcp"]
 LoadBalancing = Literal["ecmp", "ecmp_qp_scaling", "spray", "dqplb"]
 PlaceId = Name
 Latency = Annotated[Seconds, Field(le=10)]  # a geostationary satellite is 0.25 s away: more is a wrong unit
+Oversubscription = Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})]
 MAX_GPUS = 4_194_304
 MOST_DOMAIN_GPUS = 65_536  # seven times the largest scale-up domain on offer; sizes up to it are tried one by one
 
@@ -74,7 +78,7 @@ class GpuType(Frozen):
         description="Units that output tiles of matrix products are dealt to in waves; null: waves are not counted.",
         examples=[132],
     )
-    board_power_w: Annotated[float, Field(gt=0, le=1e5, json_schema_extra={"unit": "W"})] | None = Field(
+    board_power_w: Watts | None = Field(
         None, description="Highest power of the board by its data sheet; null if unknown.", examples=[700.0]
     )
     usd_per_gpu_hour: Usd | None = Field(None, description="Price of one GPU-hour; null if unknown.", examples=[2.5])
@@ -86,16 +90,14 @@ class GpuType(Frozen):
 class Uplink(Frozen):
     """How a place reaches its parent: the shared capacity above it."""
 
-    oversubscription: Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})] = Field(
+    oversubscription: Oversubscription = Field(
         1.0, description="NIC rate below over capacity above; 1 means full bisection.", examples=[2.8]
     )
     latency_s: Latency | None = Field(
         None, description="One-way delay to the parent's switch; null takes the tier's default.", examples=[5e-6]
     )
     planes: PositiveCount = Field(1, description="Equal parallel paths that flows are spread over.", examples=[16])
-    loss_probability: Annotated[float, Field(ge=0, le=0.5, json_schema_extra={"unit": "1"})] = Field(
-        0.0, description="Probability that a packet is lost.", examples=[0.0]
-    )
+    loss_probability: LossProbability = Field(0.0, description="Probability that a packet is lost.", examples=[0.0])
     technology: LinkTechnology = Field("roce", description="Transport technology.", examples=["roce"])
     load_balancing: tuple[LoadBalancing, ...] = Field(
         ("ecmp", "ecmp_qp_scaling"), min_length=1, description="Load balancing on offer.", examples=[["ecmp", "spray"]]
@@ -195,9 +197,7 @@ class Link(Frozen):
     distance_km: Kilometres | None = Field(
         None, description="Length of the fibre, used where latency_s is null.", examples=[100.0]
     )
-    loss_probability: Annotated[float, Field(ge=0, le=0.5, json_schema_extra={"unit": "1"})] = Field(
-        0.0, description="Probability that a packet is lost.", examples=[1e-6]
-    )
+    loss_probability: LossProbability = Field(0.0, description="Probability that a packet is lost.", examples=[1e-6])
     flow_bytes_per_s: BytesPerSecond | None = Field(
         None,
         description="Most that one flow, a queue pair or TCP stream of one GPU, gets on the link; null: no limit.",
@@ -207,14 +207,12 @@ class Link(Frozen):
         1, description="Equal parallel paths of the link.", examples=[76]
     )
     num_failed_planes: Count = Field(0, description="Planes that are down.", examples=[1])
-    oversubscription: Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})] = Field(
+    oversubscription: Oversubscription = Field(
         1.0, description="The usable capacity is capacity over this, when all GPUs send.", examples=[2.8]
     )
-    background_bytes_per_s: Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})] = Field(
-        0.0, description="Traffic of others, from_place to to_place.", examples=[0.0]
-    )
-    reverse_background_bytes_per_s: Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})] | None = (
-        Field(None, description="Traffic of others in the other direction; null means the same.", examples=[0.0])
+    background_bytes_per_s: Rate = Field(0.0, description="Traffic of others, from_place to to_place.", examples=[0.0])
+    reverse_background_bytes_per_s: Rate | None = Field(
+        None, description="Traffic of others in the other direction; null means the same.", examples=[0.0]
     )
     technology: LinkTechnology = Field("roce", description="Transport technology.", examples=["roce"])
     load_balancing: tuple[LoadBalancing, ...] = Field(

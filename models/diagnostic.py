@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -10,7 +10,7 @@ from models.base import Frozen, Name
 
 Severity = Literal["error", "warning", "note"]
 FROM_TEXT = "text"  # the rule of a warning that a plan of an earlier version states as its text alone
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 class Diagnostic(Frozen):

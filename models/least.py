@@ -17,6 +17,7 @@ from models.base import (
     Ratio,
     Relative,
     Seconds,
+    Watts,
 )
 from models.outcome import Reason
 from models.question_parts import Change, QuestionBase, Status, Witness
@@ -24,7 +25,6 @@ from models.question_parts import Change, QuestionBase, Status, Witness
 Least = Literal["gpus", "cost", "fibre", "memory"]
 Spent = Literal["gpus", "money", "bytes", "energy"]
 InUnit = Annotated[float, Field(json_schema_extra={"unit": "as `unit` says"})]
-Watts = Annotated[float, Field(gt=0, le=1e5, json_schema_extra={"unit": "W"})]
 Positive = Annotated[float, Field(gt=0, le=1e18)]
 
 

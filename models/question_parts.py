@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, OfObjective, Relative, Seconds
+from models.base import Count, Frozen, Name, OfObjective, Relative, Seconds, TimeLimit
 from models.outcome import Reason
 from models.plan import Configuration, Crossing, Plan, Route
 from models.request import PlanRequest
@@ -45,7 +45,7 @@ Changes = Annotated[tuple[Change, ...], Field(max_length=100)]
 class Limits(Frozen):
     """How long a question may take, all its searches together."""
 
-    time_limit_s: Annotated[float, Field(gt=0, le=86_400, json_schema_extra={"unit": "s"})] = Field(
+    time_limit_s: TimeLimit = Field(
         60.0, description="Wall-clock time; what is known then is the answer.", examples=[60.0]
     )
 

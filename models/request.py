@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds
+from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, TimeLimit
 from models.catalogue import named_entry
 from models.cluster import Cluster, PlaceId
 from models.framework import FrameworkOrName
@@ -139,7 +139,7 @@ class Objective(Frozen):
 class Options(Frozen):
     """How to search. Nothing here changes what a good plan is."""
 
-    time_limit_s: Annotated[float, Field(gt=0, le=86_400, json_schema_extra={"unit": "s"})] = Field(
+    time_limit_s: TimeLimit = Field(
         30.0, description="Wall-clock time to search; the best plan found is returned.", examples=[30.0]
     )
     relative_gap: Fraction = Field(

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, SignedSeconds
+from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, SignedSeconds, TimeLimit
 
 MAX_OPERATIONS = 1_000_000
 MAX_STAGES = 4096
@@ -137,21 +137,11 @@ class PipelineHop(Frozen):
 class PipelineOptions(Frozen):
     """How long and how well to search."""
 
-    time_limit_s: float = Field(
-        default=20.0,
-        gt=0,
-        le=86_400,
-        description="Wall-clock limit of the search.",
-        examples=[20.0],
-        json_schema_extra={"unit": "s"},
-    )
-    relative_gap: float = Field(
+    time_limit_s: TimeLimit = Field(default=20.0, description="Wall-clock limit of the search.", examples=[20.0])
+    relative_gap: Fraction = Field(
         default=0.001,
-        ge=0,
-        le=1,
         description="Stop once (value - bound) / value is at most this; a complete proof is tried for 5 s first.",
         examples=[0.001],
-        json_schema_extra={"unit": "1"},
     )
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of the search.", examples=[0])
     workers: int = Field(default=2, ge=1, le=128, description="Threads the search may use.", examples=[2])

@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, Ratio, Seconds
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, Rate, Ratio, Seconds
 from models.cluster import LoadBalancing, Tier
 
 Dimension = Literal["tp", "cp", "ep", "pp", "dp"]
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 Algorithm = Literal["ring", "tree", "pat", "hierarchical", "direct", "direct_hierarchical"]
 Reliability = Literal["go_back_n", "selective_repeat", "selective_repeat_nack", "erasure_code", "tcp"]
-Rate = Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})]
 Price = Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})]
 
 

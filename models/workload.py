@@ -106,9 +106,7 @@ class ModelDefinition(Frozen):
         "rope", description="How positions are told.", examples=["rope"]
     )
     rope_base: PositiveCount = Field(10_000, description="Base of the rotary frequencies.", examples=[500_000])
-    rope_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
-        1.0, description="Part of a head that is rotated.", examples=[0.5]
-    )
+    rope_fraction: PositiveFraction = Field(1.0, description="Part of a head that is rotated.", examples=[0.5])
     rope_scaling: RotaryScaling | None = Field(
         None, description="Stretching of rotary positions; null means none.", examples=[None]
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import get_args
 
 import numpy as np
 
-from models.plan import Configuration
+from models.plan import Configuration, Sharding
+from models.workload import Recompute
 from solver.arrays import BoolArray as BoolArray
 from solver.arrays import FloatArray as FloatArray
 from solver.arrays import IntArray as IntArray
 
-SHARDING_CODES = ("ddp", "zero1", "fsdp", "hsdp")
+SHARDING_CODES: tuple[Sharding, ...] = get_args(Sharding)
 DDP, ZERO1, FSDP, HSDP = range(4)
-RECOMPUTE_CODES = ("none", "selective", "full")
+RECOMPUTE_CODES: tuple[Recompute, ...] = get_args(Recompute)
 RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = range(3)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from solver.cost.job import Job, LayerShape
 from solver.cost.layer import LayerCost, Setting, embedding_times, layer_cost, logits_times
 
 PartKind = Literal["dense", "moe", "embedding", "logits"]
-PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
+PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 Counts = IntArray | FloatArray | int | float
 # What a measured profile says of a layer; its times contain the layer's communication.
 MEASURED = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")

@@ -10,14 +10,16 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any
+from typing import Any, get_args
 
 from models.base import MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S
 from models.cluster import MAX_GPUS, Cluster, Link, Place, Pool, Uplink
+from models.plan import Sharding
 from models.pointers import escaped
 from models.question_parts import Change
 from models.request import AllowedDegrees, PlanRequest
 from models.statements import SPACE_LIMITS
+from models.workload import Recompute
 from solver.questions.missing_links import are_missing, in_a_row
 
 GIB, GBIT = 2.0**30, 1.25e8  # bytes: the units
@@ -67,9 +69,9 @@ def _open(request: PlanRequest, name: str, stated: Sequence[Any]) -> list[Any] |
     """Every value of a choice. Null is not always all: what is seldom of use is tried only where it is named."""
     workload = request.workload
     if name == "sharding":
-        return ["ddp", "zero1", "fsdp", "hsdp"]
+        return [*get_args(Sharding)]
     if name == "recompute":
-        return ["none", "selective", "full"]
+        return [*get_args(Recompute)]
     if name == "ep" and workload.architecture.moe is not None:
         return [ep for ep in range(1, workload.architecture.moe.num_experts + 1)
                 if workload.architecture.moe.num_experts % ep == 0][:64]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from models.schedule import MAX_OPERATIONS, Operation, OperationKind, RankTimeli
 from solver.pipeline.problem import Floats, Ints
 
 SAME_INSTANT = 1e-9  # relative: an end and a start that a float sum pulls apart
-KINDS: tuple[OperationKind, ...] = ("F", "B", "W", "BW")
+KINDS: tuple[OperationKind, ...] = get_args(OperationKind)
 FORWARD, BACKWARD, WEIGHT, FUSED = range(4)
 SYNC = -1  # code of a gradient exchange
 
