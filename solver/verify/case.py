@@ -64,8 +64,7 @@ class Case(Reading):
         """Times of the exchanges if the messages of all replicas were sent at once: what schedules are made for."""
         if not any(one.stagger_s for one in self.plan.timelines):
             return self.exchanging
-        hops = {route: iter(self.hops.of(route, None)) for route in self.pools_by_route}
-        return ExchangeWays(self, tuple((one, next(hops[one.route])) for one in self.network.boundaries))
+        return ExchangeWays(self, self.hops.all_at_once)
 
 
 def link_name(link: str, reverse: bool) -> str:

@@ -97,17 +97,12 @@ def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Int
 
 
 def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> float:
-    """End of the last operation of the timeline's order under other delays between its stages."""
+    """End of the last operation of the timeline's order under other delays between its stages, or none."""
     shape = shape_of(timeline.problem.without_exchanges().model_copy(update={"hops": hops}))
     rank_ops, stated = _orders(shape, timeline.schedule)
     on_links = channel_messages(shape)  # a schedule also states messages that take no link any time
     order = PipelineOrder(rank_ops, tuple(own[np.isin(own, one)] for own, one in zip(stated, on_links, strict=True)))
     return float(replay_shape(shape, order).end.max())
-
-
-def end_without_hops(timeline: RouteTimeline) -> float:
-    """End of the last operation when the timeline's order runs without any delay between its stages."""
-    return end_with_hops(timeline, ())
 
 
 def side_by_side(routes: list[Work], num_stages: int) -> Work:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from models.schedule import PipelineHop
 from solver.verify.message_ways import SAME_PACE, MessageTime, MessageWays
@@ -91,6 +92,11 @@ class MessageHops:
     def of(self, route: str, slot: TimeSlot | None) -> tuple[PipelineHop, ...]:
         """Hops of a route, all at once or in these time slots."""
         return tuple(self._hop(one, slot) for one in self.ways.case.network.boundaries if one.route == route)
+
+    @cached_property
+    def all_at_once(self) -> tuple[tuple[Boundary, PipelineHop], ...]:
+        """Every boundary with its hop when all replicas send at once."""
+        return tuple((one, self._hop(one, None)) for one in self.ways.case.network.boundaries)
 
     def keeps_pace(self, boundary: Boundary, slot: TimeSlot | None) -> bool:
         """Whether a hop keeps the pace of the time slots: where the plan states how, and a message arrives earlier."""

@@ -31,7 +31,6 @@ from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, 
 from solver.pipeline.simulate import channel_messages, replay_shape
 from solver.verify.case import Case
 from solver.verify.exchange_ways import ExchangeWays
-from solver.verify.network_facts import Boundary
 from solver.verify.rules.message_times import unoffered
 
 FUSED = 2  # kinds of operation: F and BW
@@ -133,11 +132,8 @@ class Trial:
         case = self.case
         if self.configuration.degrees.vpp > 1 or not all(self._fits(route) for route in self.routes):
             return None
-        hops = {route.id: case.hops.of(route.id, None) for route in self.routes}
-        iters = {route: iter(own) for route, own in hops.items()}
-        beside = tuple((one, next(iters[one.route])) for one in case.network.boundaries)
-        ends = [self._last_gradients_s(route, hops[route.id]) for route in self.routes]
-        return max(self._exchanged_s(np.maximum.reduce(ends), beside)) + self.optimizer_s
+        ends = [self._last_gradients_s(route, case.hops.of(route.id, None)) for route in self.routes]
+        return max(self._exchanged_s(np.maximum.reduce(ends))) + self.optimizer_s
 
     def _in_flight(self, rank: int) -> int:
         """Micro-batches that 1F1B holds on a rank."""
@@ -189,9 +185,9 @@ class Trial:
                 order.append(shape.operation_id(0, rank, index + ahead))
         return np.array(order, dtype=np.int64)
 
-    def _exchanged_s(self, last_s: Floats, beside: tuple[tuple[Boundary, PipelineHop], ...]) -> Iterator[float]:
+    def _exchanged_s(self, last_s: Floats) -> Iterator[float]:
         """Ends of the exchanges, first ready first, one by one on the links though several may fit at once."""
-        ways, free_s = ExchangeWays(self.case, beside), 0.0
+        ways, free_s = ExchangeWays(self.case, self.case.hops.all_at_once), 0.0
         ready = {stage: max(float(end) - ways.overlap_s(stage), 0.0) for stage, end in enumerate(last_s)}
         for stage in sorted(ready, key=lambda one: ready[one]):
             private_s, start_s, shared_s = ways.private_s(stage), ready[stage], 0.0

@@ -13,7 +13,7 @@ from models.statements import PROVEN, assumptions_of
 from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
-from solver.verify.joint_columns import end_without_hops
+from solver.verify.joint_columns import end_with_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
 EXACT = 1e-9  # relative: float sums
@@ -64,7 +64,7 @@ def breakdown_idle(case: Case) -> Iterator[Finding]:
         works = [rank_work(case, route, rank) for rank in range(len(case.pools_by_route[route]))]
         most = max(sum(work) for work in works)
         idle = max(end_s - most, 0.0)
-        waiting = min(max(end_s - end_without_hops(case.timeline_by_route[route]), 0.0), idle)
+        waiting = min(max(end_s - end_with_hops(case.timeline_by_route[route], ()), 0.0), idle)
         after = max((max(0.0, one.end_s - end_s) for one in case.plan.exchanges), default=0.0)
         for work in (work for work in works if sum(work) >= most * (1.0 - EXACT)):
             derived = (*work[:4], idle - waiting, waiting, work[4] + after)
