@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +54,10 @@ class Edge:
     mtu_bytes: int
     background_bytes_per_s: float = 0.0
     flow_bytes_per_s: float = float("inf")
+
+    def turned(self) -> Edge:
+        """The other direction, with the same numbers."""
+        return replace(self, reverse=True, from_place=self.to_place, to_place=self.from_place)
 
 
 @dataclass(frozen=True)
@@ -284,44 +288,41 @@ def _uplink_edges(place: Place, parent: PlaceId, nic_rate: float) -> tuple[Edge,
     uplink = place.uplink
     delay = latency.uplink_s(place.level) if uplink.latency_s is None else uplink.latency_s
 
-    def edge(*, reverse: bool) -> Edge:
-        return Edge(
-            id=f"{UPLINK_PREFIX}{place.id}",
-            reverse=reverse,
-            from_place=parent if reverse else place.id,
-            to_place=place.id if reverse else parent,
-            capacity_bytes_per_s=nic_rate / uplink.oversubscription,
-            latency_s=delay,
-            loss_probability=uplink.loss_probability,
-            planes=uplink.planes,
-            technology=uplink.technology,
-            load_balancing=uplink.load_balancing,
-            out_of_order_receivers="spray" in uplink.load_balancing,
-            mtu_bytes=UPLINK_MTU_BYTES,
-        )
-
-    return edge(reverse=False), edge(reverse=True)
+    up = Edge(
+        id=f"{UPLINK_PREFIX}{place.id}",
+        reverse=False,
+        from_place=place.id,
+        to_place=parent,
+        capacity_bytes_per_s=nic_rate / uplink.oversubscription,
+        latency_s=delay,
+        loss_probability=uplink.loss_probability,
+        planes=uplink.planes,
+        technology=uplink.technology,
+        load_balancing=uplink.load_balancing,
+        out_of_order_receivers="spray" in uplink.load_balancing,
+        mtu_bytes=UPLINK_MTU_BYTES,
+    )
+    return up, up.turned()
 
 
 def _link_edges(link: Link, *, cross_region: bool) -> tuple[Edge, Edge]:
     delay = latency.link_s(link.latency_s, link.distance_km, cross_region=cross_region)
 
-    def edge(*, reverse: bool) -> Edge:
-        return Edge(
-            id=link.id,
-            reverse=reverse,
-            from_place=link.to_place if reverse else link.from_place,
-            to_place=link.from_place if reverse else link.to_place,
-            capacity_bytes_per_s=link.usable_bytes_per_s(reverse=reverse),
-            latency_s=delay,
-            loss_probability=link.loss_probability,
-            planes=link.planes - link.num_failed_planes,
-            technology=link.technology,
-            load_balancing=link.load_balancing,
-            out_of_order_receivers=link.out_of_order_receivers,
-            mtu_bytes=link.mtu_bytes,
-            background_bytes_per_s=link.background(reverse=reverse),
-            flow_bytes_per_s=link.flow_bytes_per_s or float("inf"),
-        )
-
-    return edge(reverse=False), edge(reverse=True)
+    there = Edge(
+        id=link.id,
+        reverse=False,
+        from_place=link.from_place,
+        to_place=link.to_place,
+        capacity_bytes_per_s=link.usable_bytes_per_s(reverse=False),
+        latency_s=delay,
+        loss_probability=link.loss_probability,
+        planes=link.planes - link.num_failed_planes,
+        technology=link.technology,
+        load_balancing=link.load_balancing,
+        out_of_order_receivers=link.out_of_order_receivers,
+        mtu_bytes=link.mtu_bytes,
+        background_bytes_per_s=link.background(reverse=False),
+        flow_bytes_per_s=link.flow_bytes_per_s or float("inf"),
+    )
+    usable, background = link.usable_bytes_per_s(reverse=True), link.background(reverse=True)
+    return there, replace(there.turned(), capacity_bytes_per_s=usable, background_bytes_per_s=background)
