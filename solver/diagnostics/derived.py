@@ -5,6 +5,7 @@ A reader compares these with what was meant.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from models.request import PlanRequest
@@ -32,9 +33,9 @@ def step_work(request: PlanRequest) -> Iterator[Found]:
 
 def fleet(request: PlanRequest) -> Iterator[Found]:
     """GPUs that a plan may use, by type and building."""
-    by_type: dict[str, int] = {}
+    by_type = Counter[str]()
     for pool in usable_pools(request):
-        by_type[pool.gpu.name] = by_type.get(pool.gpu.name, 0) + pool.num_free_gpus
+        by_type[pool.gpu.name] += pool.num_free_gpus
     held = gpus_by_building(request)
     if not held:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -42,11 +43,9 @@ class Rule:
 
 def gpus_by_building(request: PlanRequest) -> dict[PlaceId, int]:
     """GPUs that a plan may use in every building that has some."""
-    held: dict[PlaceId, int] = {}
-    buildings = buildings_of(request.cluster)
+    held, buildings = Counter[PlaceId](), buildings_of(request.cluster)
     for pool in usable_pools(request):
-        here = buildings[pool.place]
-        held[here] = held.get(here, 0) + pool.num_free_gpus
+        held[buildings[pool.place]] += pool.num_free_gpus
     return held
 
 

@@ -27,6 +27,7 @@ CAUSES = (
     ("optimizer_s", "optimizer"),
     ("overhead_s", "overhead of the step"),
 )
+SHARED_FIELDS = ("degrees", "sharding", "recompute", "family", "layer_split")  # with the whole configuration
 Shape = tuple[object, ...]
 
 
@@ -103,11 +104,7 @@ def _alternative(context: Context, found: Evaluation, crossing: str, plan: Plan,
     configuration = found.candidate.configuration
     return Alternative.model_validate(
         {
-            "degrees": configuration.degrees,
-            "sharding": configuration.sharding,
-            "recompute": configuration.recompute,
-            "family": configuration.family,
-            "layer_split": configuration.layer_split,
+            **{name: getattr(configuration, name) for name in SHARED_FIELDS},
             "crossing": crossing,
             "iteration_s": found.iteration_s,
             "slower_by": ratio - 1.0,

@@ -251,21 +251,23 @@ def _least_memory_first(space: Space) -> IntArray:
 
 def _fits(request: PlanRequest) -> bool:
     """Whether some configuration fits into memory; only those that need least are looked at."""
-    space = enumerate_space(request)
-    if not len(space):
-        return False
-    some = space.take(_least_memory_first(space)[:MOST_TRIED])
-    fits, _ = memory_needs(Context.of(request), some)
-    return bool(fits.any())
+    space = _tried(request)
+    return bool(len(space) and memory_needs(Context.of(request), space)[0].any())
 
 
 def _has_place(request: PlanRequest) -> bool:
     """Whether some configuration fits into memory and may be placed, of those that need least."""
-    space = enumerate_space(request)
+    space = _tried(request)
     if not len(space):
         return False
-    bounds = lower_bounds(Context.of(request), space.take(_least_memory_first(space)[:MOST_TRIED]))
+    bounds = lower_bounds(Context.of(request), space)
     return bool((bounds.fits & np.isfinite(bounds.iteration_s)).any())
+
+
+def _tried(request: PlanRequest) -> Space:
+    """The configurations of a request that need least memory."""
+    space = enumerate_space(request)
+    return space.take(_least_memory_first(space)[:MOST_TRIED])
 
 
 def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:

@@ -70,13 +70,9 @@ class _Asked:
     def _sign(self, points: Sequence[_Point]) -> int:
         """1: a larger number is nothing but more. -1: nothing but less. 0: neither is known."""
         base = self.compared.searches.base
-        signs = {
-            (1 if direction(base, one.request) == "more" else -1) * (1 if one.factor > 1.0 else -1)
-            if direction(base, one.request)
-            else 0
-            for one in points
-            if one.request is not None and one.request != base
-        }
+        worth = {"more": 1, "less": -1, None: 0}
+        others = ((one.factor, one.request) for one in points if one.request is not None and one.request != base)
+        signs = {worth[direction(base, other)] * (1 if factor > 1.0 else -1) for factor, other in others}
         return signs.pop() if len(signs) == 1 else 0
 
 
