@@ -21,12 +21,11 @@ from solver.cost.job import Job
 
 @dataclass(frozen=True)
 class ReplicaGroups:
-    """Communicators over replicas. `shard` holds one copy of sharded state, `replicate` joins such copies."""
+    """Communicators over replicas. Shards hold one copy of dense or expert state, `replicate` joins such copies."""
 
     dense_shard: RankGroup
-    dense_replicate: RankGroup
     expert_shard: RankGroup
-    expert_replicate: RankGroup
+    replicate: RankGroup
 
 
 def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> ReplicaGroups:
@@ -34,12 +33,10 @@ def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> Rep
     shard, copies = shard_and_copies(columns)
     dense = shard * columns.cp
     expert = np.maximum(dense // columns.ep, 1)
-    replicate = group_of(copies, columns.tp * columns.cp * shard, fabric, stack)
     return ReplicaGroups(
         dense_shard=group_of(dense, columns.tp, fabric, stack),
-        dense_replicate=replicate,
         expert_shard=group_of(expert, columns.tp * columns.ep, fabric, stack),
-        expert_replicate=replicate,
+        replicate=group_of(copies, columns.tp * columns.cp * shard, fabric, stack),
     )
 
 
@@ -85,17 +82,14 @@ def step_traffic(
     """
     groups = replica_groups(columns, fabric, stack)
     reduce_time = gather_time = _zeros(columns, dense_parameters, expert_parameters)
-    for parameters, group, copies in (
-        (dense_parameters, groups.dense_shard, groups.dense_replicate),
-        (expert_parameters, groups.expert_shard, groups.expert_replicate),
-    ):
+    for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
         used = parameters > 0
         if not np.any(used):
             continue
         gradients = job.optimizer.gradient_bytes_per_parameter * parameters
         summed = all_reduce_s(gradients, group, fabric, stack)
         scattered = gather_s(gradients, group, fabric, stack)
-        across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), copies, fabric, stack)
+        across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), groups.replicate, fabric, stack)
         mode = columns.sharding
         choice = [summed, scattered + across, np.zeros_like(summed), across]
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)

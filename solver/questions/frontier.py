@@ -16,7 +16,6 @@ import numpy as np
 from models.least import Frontier, FrontierAgainst, FrontierAnswer, FrontierPoint, Spent
 from models.outcome import Planned
 from models.plan import Plan
-from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
@@ -25,7 +24,7 @@ from solver.objective import SECONDS_PER_HOUR
 from solver.questions.least import one_price
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
-from solver.questions.wishes import put
+from solver.questions.wishes import at_prices, put
 
 MILLION, KILO = 1e6, 1e3  # units
 CLOSE = 1e-9  # relative: amounts are sums of floats
@@ -110,13 +109,10 @@ class _Asked:
 
     def _with_power_for_price(self) -> PlanRequest | None:
         """The request in which a GPU-hour costs the energy that it takes (kWh), and egress nothing."""
-        pools = self.base.cluster.pools
-        if any(pool.gpu.name not in self.watts for pool in pools):
+        cluster = self.base.cluster
+        if any(pool.gpu.name not in self.watts for pool in cluster.pools):
             return None
-        changes = [put(f"/cluster/pools/{escaped(pool.id)}/gpu/usd_per_gpu_hour", self.watts[pool.gpu.name] / KILO)
-                   for pool in pools]  # fmt: skip
-        changes += [put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in self.base.cluster.links]
-        return changed(self.base, changes)
+        return changed(self.base, at_prices(cluster, lambda pool: self.watts[pool.gpu.name] / KILO))
 
     def _frontier(self, against: Spent) -> FrontierAgainst:
         bounds = self._bounds(against)

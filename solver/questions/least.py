@@ -14,7 +14,6 @@ from functools import partial
 from models.least import LeastAnswer, Sizing, SizingAnswer
 from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan
-from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
@@ -26,7 +25,7 @@ from solver.questions.least_bound import least_bound_s
 from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
 from solver.questions.targets import target_seconds
-from solver.questions.wishes import GBIT, GIB, put
+from solver.questions.wishes import GBIT, GIB, at_prices, put
 
 FIRST_SHARE = 0.25  # of the time, to see whether what there is reaches the target at all
 PROBES = 8  # of a bisection by which time is shared out
@@ -131,9 +130,7 @@ class _Asked:
             found = self.first
         update: dict[str, object] = {"status": found.status, "changes": changes}
         if isinstance(found, Planned):
-            update |= {"value": measure.value(request, found.plan), "lower_bound": bound,
-                       "plan": witness_of(found.plan),
-                       "gpus_of_pool": dict(sorted(found.plan.gpus_of_pool.items()))}  # fmt: skip
+            update |= {"value": measure.value(request, found.plan), "lower_bound": bound} | _shown(found.plan)
         price = "Not all GPUs state a price: a GPU-hour costs 1, whatever the type. " if prices else ""
         update["detail"] = price + SPACE_LIMITS.statement()
         self.least[of] = self.least[of].model_copy(update=update)
@@ -218,8 +215,7 @@ class _Narrowed:
             "value": None if there is None else self.enough * there,
             "lower_bound": None if there is None else self.proven * there,
             "changes": ALONE if self.alone else () if self.enough == 1.0 else self.changes(base, self.enough),
-            "plan": witness_of(self.best.plan),
-            "gpus_of_pool": dict(sorted(self.best.plan.gpus_of_pool.items())),
+            **_shown(self.best.plan),
             "detail": _detail(self.of, base, self.enough),
         })  # fmt: skip
 
@@ -247,13 +243,15 @@ def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHoo
     return asked.answer()
 
 
+def _shown(plan: Plan) -> dict[str, object]:
+    """Fields of an answer that show a plan."""
+    return {"plan": witness_of(plan), "gpus_of_pool": dict(sorted(plan.gpus_of_pool.items()))}
+
+
 def one_price(request: PlanRequest) -> tuple[Change, ...]:
     """The changes that make every GPU-hour cost 1 and egress nothing, where not all prices are stated; else none."""
-    pools, links = request.cluster.pools, request.cluster.links
-    if all(pool.gpu.usd_per_gpu_hour for pool in pools):
-        return ()
-    hours = [put(f"/cluster/pools/{escaped(one.id)}/gpu/usd_per_gpu_hour", 1.0) for one in pools]
-    return (*hours, *(put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in links))
+    stated = all(pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools)
+    return () if stated else at_prices(request.cluster, lambda _: 1.0)
 
 
 def _bound_s(outcome: Outcome | None) -> float | None:

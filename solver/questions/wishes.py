@@ -7,7 +7,7 @@ the distance that light has to travel.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, get_args
@@ -214,6 +214,14 @@ def with_more_hosts(pool: Pool, times: float) -> tuple[Change, ...]:
     at = f"/cluster/pools/{escaped(pool.id)}"
     hosts = put(f"{at}/num_hosts", ceil(times * pool.num_hosts))
     return (hosts, put(f"{at}/host_names", [])) if pool.host_names else (hosts,)
+
+
+def at_prices(cluster: Cluster, usd_per_gpu_hour: Callable[[Pool], float]) -> tuple[Change, ...]:
+    """Every GPU-hour at such a price, and egress for nothing."""
+    hours = (
+        put(f"/cluster/pools/{escaped(one.id)}/gpu/usd_per_gpu_hour", usd_per_gpu_hour(one)) for one in cluster.pools
+    )
+    return (*hours, *(put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in cluster.links))
 
 
 def more_hosts(times: float) -> tuple[Change, ...]:
