@@ -169,3 +169,12 @@ class LinkLoad(Frozen):
         " another link sets the pace.",
         examples=[6.25e-4],
     )
+
+    @property
+    def total_bytes(self) -> float:
+        """Bytes of all causes over the iteration."""
+        return sum(flow.bytes_per_iteration for flow in self.flows)
+
+    def bytes_of(self, cause: Dimension) -> float:
+        """Bytes of one cause over the iteration."""
+        return sum(flow.bytes_per_iteration for flow in self.flows if flow.cause == cause)

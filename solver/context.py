@@ -22,9 +22,9 @@ from models.stack import StackProfile, packaged_stack
 from solver.arrays import IntArray
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus, usable_pools
 from solver.network.topology import Topology, build_topology
-from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of, usable_gpus
+from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
 

@@ -20,9 +20,9 @@ from models.workload import LatentAttention, Recompute
 from solver.arrays import IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
-from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_pools
+from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology
-from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
+from solver.placement.capacity_groups import groups_by_row, groups_of
 
 FAMILY_CODES = ("one_way", "loop", "v")
 ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)

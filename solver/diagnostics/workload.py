@@ -10,7 +10,7 @@ from math import isqrt
 
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus
 
 SHORT_TOKENS = 128  # far below any pretraining; attention and launches dominate there in no measured way
 MOST_TOKENS_PER_STEP = 2e8  # the largest published pretraining batches are about 60e6 tokens
@@ -44,9 +44,7 @@ def batch_divides_badly(request: PlanRequest) -> Iterator[Found]:
 
     Megatron-Core, DeepSpeed and torchtitan all stop at a global batch that dp * micro-batch does not divide.
     """
-    free = sum(pool.num_free_gpus for pool in usable_pools(request))
-    most = min(free, request.constraints.max_gpus or free)
-    batch = request.workload.global_batch_sequences
+    most, batch = usable_gpus(request), request.workload.global_batch_sequences
     if not most or request.constraints.allowed.dp is not None:
         return
     used = max(dp * min(most // dp, LARGEST_REPLICA) for dp in _divisors(batch) if dp <= most)

@@ -22,9 +22,8 @@ from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_sp
 from solver.configurations.framework import within_framework
 from solver.context import Context
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus, usable_pools
 from solver.objective import LONGEST_S
-from solver.placement.capacity_groups import usable_gpus
 
 GIB, DAY_S = 2.0**30, 86_400.0  # the units
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it

@@ -29,6 +29,12 @@ def usable_pools(request: PlanRequest) -> list[Pool]:
     return [pool for pool in free if forbidden.isdisjoint(around[pool.place])]
 
 
+def usable_gpus(request: PlanRequest) -> int:
+    """GPUs that a plan may use at most."""
+    free = sum(pool.num_free_gpus for pool in usable_pools(request))
+    return min(free, request.constraints.max_gpus or free)
+
+
 def num_enclosing(request: PlanRequest) -> tuple[int, int]:
     """Buildings and regions with usable pools."""
     around, level_of = ancestors_of(request.cluster), {place.id: place.level for place in request.cluster.places}

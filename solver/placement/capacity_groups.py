@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.cluster import Cluster, Pool
-from models.request import PlanRequest
 from solver.arrays import IntArray
-from solver.network.places import ancestors_of, buildings_of, usable_pools
+from solver.network.places import ancestors_of, buildings_of
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,6 @@ class CapacityGroup:
     building: str
     gpu: str
     pools: tuple[int, ...]
-
-
-def usable_gpus(request: PlanRequest) -> int:
-    """GPUs that a plan may use at most."""
-    free = sum(pool.num_free_gpus for pool in usable_pools(request))
-    return min(free, request.constraints.max_gpus or free)
 
 
 def capacity_groups_of(

@@ -173,7 +173,7 @@ def stated_bytes(case: Reading, cause: Dimension) -> Floats:
     """Bytes of a cause that the plan says are on every edge."""
     stated = np.zeros(len(case.network.topology.edges))
     for load, edge in case.loads:
-        stated[edge] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == cause)
+        stated[edge] += load.bytes_of(cause)
     return stated
 
 

@@ -15,14 +15,13 @@ from models.plan import Configuration, Degrees, Route
 from solver.cost.columns import RECOMPUTE_CODES, ZERO1, columns_from
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import stage_cost
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import Case
 from solver.verify.deep.trial import Trial
 from solver.verify.rules import configuration as rules
 
 Drawn = TypeVar("Drawn")
 MOST_MICRO_BATCH = 64  # sequences: four times what the search takes
-MOST_GPUS = 1 << 40  # where the request sets no limit
 
 
 def bound_of_space_s(case: Case) -> float:
@@ -32,10 +31,8 @@ def bound_of_space_s(case: Case) -> float:
     best over experts' degrees, recomputation and GPU types. N GPUs do N / (tp cp) of these at once at most:
     T >= min over tp, cp, b of (batch / b) t tp cp / N. Gathering and gradients count as free.
     """
-    workload, constraints = case.request.workload, case.request.constraints
-    architecture, allowed = workload.architecture, constraints.allowed
-    pools = usable_pools(case.request)
-    num_gpus = min(sum(pool.num_free_gpus for pool in pools), constraints.max_gpus or MOST_GPUS)
+    workload, allowed = case.request.workload, case.request.constraints.allowed
+    architecture = workload.architecture
     batch = workload.global_batch_sequences
     experts = 1 if architecture.moe is None else architecture.moe.num_experts
     axes = (
@@ -50,7 +47,7 @@ def bound_of_space_s(case: Case) -> float:
     columns = columns_from([same | dict(zip(names, row, strict=True)) for row in product(*axes)])
     moe = sum(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))
     least = inf
-    for pool in pools:
+    for pool in usable_pools(case.request):
         cost = stage_cost(
             case.derived.job,
             pool.gpu,
@@ -65,7 +62,7 @@ def bound_of_space_s(case: Case) -> float:
         )
         work = cost.total_s - cost.data_parallel_s
         least = min(least, float(np.min(work * batch / columns.micro_batch * columns.tp * columns.cp)))
-    return least / num_gpus
+    return least / usable_gpus(case.request)
 
 
 def _one_of(random: Generator, values: Sequence[Drawn]) -> Drawn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from models.request import choices_of
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
@@ -130,12 +130,10 @@ def max_gpus(case: Case) -> Iterator[Finding]:
 
 def use_all_gpus(case: Case) -> Iterator[Finding]:
     """With use_all_gpus, fewer GPUs stay idle than one more replica would take (within max_gpus)."""
-    constraints, degrees = case.request.constraints, case.configuration.degrees
-    if not constraints.use_all_gpus:
+    degrees = case.configuration.degrees
+    if not case.request.constraints.use_all_gpus:
         return
-    free = sum(pool.num_free_gpus for pool in usable_pools(case.request))
-    usable = min(free, constraints.max_gpus or free)
-    replica = degrees.num_gpus // degrees.dp
+    usable, replica = usable_gpus(case.request), degrees.num_gpus // degrees.dp
     if usable - degrees.num_gpus >= replica:
         yield Finding(
             WHERE, f"{usable - degrees.num_gpus} of {usable} usable GPUs stay idle, one replica takes {replica}"

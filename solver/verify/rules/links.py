@@ -38,8 +38,7 @@ def link_usable(case: Case) -> Iterator[Finding]:
 def link_utilisation(case: Case) -> Iterator[Finding]:
     """Mean utilisation is bytes over usable capacity and iteration time, and the peak is not below it."""
     for load in case.plan.link_loads:
-        size = sum(flow.bytes_per_iteration for flow in load.flows)
-        mean = size / (load.usable_bytes_per_s * case.plan.metrics.iteration_s)
+        mean = load.total_bytes / (load.usable_bytes_per_s * case.plan.metrics.iteration_s)
         if differs(load.mean_utilisation, mean):
             yield Finding(load_name(load), f"mean_utilisation {load.mean_utilisation:.9g}, its bytes give {mean:.9g}")
         if exceeds(mean, load.peak_utilisation):
@@ -49,10 +48,11 @@ def link_utilisation(case: Case) -> Iterator[Finding]:
 def link_capacity(case: Case) -> Iterator[Finding]:
     """No link carries more than it can, over the iteration or at any instant."""
     for load, edge in _edges(case):
-        size = sum(flow.bytes_per_iteration for flow in load.flows)
         most_bytes = edge.capacity_bytes_per_s * case.plan.metrics.iteration_s
-        if exceeds(size, most_bytes):
-            yield Finding(load_name(load), f"{size:.6g} B per iteration, it carries {most_bytes:.6g} B in that time")
+        if exceeds(load.total_bytes, most_bytes):
+            yield Finding(
+                load_name(load), f"{load.total_bytes:.6g} B per iteration, it carries {most_bytes:.6g} B in that time"
+            )
         if exceeds(load.peak_utilisation, 1.0):
             yield Finding(load_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
 
@@ -60,7 +60,14 @@ def link_capacity(case: Case) -> Iterator[Finding]:
 def exchange_bytes(case: Case) -> Iterator[Finding]:
     """At least one copy of the gradients leaves every building for the exchange, by whatever paths and detours."""
     for building, least in case.network.least_data_parallel_bytes.items():
-        yield from _outside(case, building, "dp", least)
+        leaving = (
+            load
+            for load, edge in _edges(case)
+            if case.is_inside(edge.from_place, building) and not case.is_inside(edge.to_place, building)
+        )
+        stated = sum(load.bytes_of("dp") for load in leaving)
+        if exceeds(least, stated):
+            yield Finding(f"out of {building}", f"{stated:.9g} B of dp, the placement means {least:.9g} or more")
 
 
 def loads_conserved(case: Case) -> Iterator[Finding]:
@@ -78,12 +85,8 @@ def loads_conserved(case: Case) -> Iterator[Finding]:
 
 def cross_building_bytes(case: Case) -> Iterator[Finding]:
     """The headline counts every byte on links between buildings, and on uplinks of buildings on the way up."""
-    total = sum(
-        flow.bytes_per_iteration
-        for load, edge in _edges(case)
-        if case.network.cuts.counts_as_crossing(edge)
-        for flow in load.flows
-    )
+    crossing = (load for load, edge in _edges(case) if case.network.cuts.counts_as_crossing(edge))
+    total = sum(load.total_bytes for load in crossing)
     if differs(case.plan.metrics.cross_building_bytes, total):
         yield Finding(
             "metrics", f"cross_building_bytes {case.plan.metrics.cross_building_bytes:.9g}, the loads say {total:.9g}"
@@ -96,19 +99,6 @@ def cross_building_limit(case: Case) -> Iterator[Finding]:
     stated = case.plan.metrics.cross_building_bytes
     if limit is not None and exceeds(stated, limit):
         yield Finding("metrics", f"{stated:.9g} B between buildings, the request allows {limit:.9g}")
-
-
-def _outside(case: Case, site: str, cause: Dimension, least: float) -> Iterator[Finding]:
-    """A finding when fewer bytes of a cause than that are stated out of a place or building."""
-    stated = sum(
-        flow.bytes_per_iteration
-        for load, edge in _edges(case)
-        if case.is_inside(edge.from_place, site) and not case.is_inside(edge.to_place, site)
-        for flow in load.flows
-        if flow.cause == cause
-    )
-    if exceeds(least, stated):
-        yield Finding(f"out of {site}", f"{stated:.9g} B of {cause}, the placement means {least:.9g} or more")
 
 
 def _through(case: Case, place: Place) -> dict[Dimension, tuple[float, float]]:

@@ -46,7 +46,7 @@ def link_peak(case: Case) -> Iterator[Finding]:
     """The peak is what stage messages reserve or exchanges at once take, at most both, and never below the mean."""
     reserved, exchanges = reserved_bytes_per_s(case), _exchange_rates(case)
     for load, edge in case.loads:
-        messages, (slowest, fastest) = float(reserved[edge]), exchanges.of(_exchanged_bytes(load))
+        messages, (slowest, fastest) = float(reserved[edge]), exchanges.of(load.bytes_of("dp"))
         least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
         most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
         if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
@@ -162,10 +162,6 @@ def _exchange_rates(case: Case) -> ExchangeRates:
     visited = [len(case.exchanging.places(stage)) for stage in stages]
     most = float(beside_each(exchanges, (sizes * visited / times)[:, None]).max())
     return ExchangeRates(1.0 / float(times.sum()), math.inf, most)
-
-
-def _exchanged_bytes(load: LinkLoad) -> float:
-    return sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
 
 
 def _is_one_ring(case: Case) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
-from solver.network.places import usable_pools
+from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0  # the unit
@@ -264,9 +264,8 @@ def _mean_work_s(case: Case) -> float:
 
 def usable_light_s(case: Case) -> float:
     """The model's FLOPs at the peak of the fastest GPUs that a plan could use, as many as it may."""
-    pools = usable_pools(case.request)
-    left, peak = case.request.constraints.max_gpus or sum(pool.num_free_gpus for pool in pools), 0.0
-    for pool in sorted(pools, key=case.derived.peak_flops_per_s, reverse=True):
+    left, peak = usable_gpus(case.request), 0.0
+    for pool in sorted(usable_pools(case.request), key=case.derived.peak_flops_per_s, reverse=True):
         peak += min(left, pool.num_free_gpus) * case.derived.peak_flops_per_s(pool)
         left -= min(left, pool.num_free_gpus)
     return model_flops_per_iteration(case.request.workload) / peak
