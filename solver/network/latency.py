@@ -5,9 +5,10 @@ Every latency constant of the network.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import ceil
 
-from models.cluster import PlaceLevel, Tier
+from models.cluster import LEVELS, PlaceLevel, Tier
 
 FIBRE_S_PER_KM = 4.9e-6  # group index 1.468 of standard single-mode fibre
 LONG_HAUL_KM = 40.0  # beyond this, coherent transponders with error correction replace plain optics
@@ -25,9 +26,16 @@ TIER_LADDER: dict[Tier, float] = {
     "cross_building": 30.0,
 }
 DEFAULT_CROSS_REGION_KM = 1000.0  # where a request states neither delay nor length
+# Tier at which two GPUs of a place meet.
+MEETING_TIER: dict[PlaceLevel, Tier] = {
+    "rack": "rack",
+    "zone": "zone",
+    "building": "building",
+    "region": "cross_building",
+}
 # Half of the ladder lies on either side of the meeting point, so the hops of a path add up to the tier's latency.
-ACCESS_LADDER: dict[PlaceLevel, float] = {"rack": 0.5, "zone": 3.5, "building": 7.5, "region": 15.0}
-UPLINK_LADDER: dict[PlaceLevel, float] = {"rack": 3.0, "zone": 4.0, "building": 7.5}
+ACCESS_LADDER = {level: TIER_LADDER[tier] / 2 for level, tier in MEETING_TIER.items()}
+UPLINK_LADDER = {inner: ACCESS_LADDER[outer] - ACCESS_LADDER[inner] for outer, inner in pairwise(LEVELS)}
 
 
 def fibre_s(distance_km: float) -> float:

@@ -28,12 +28,6 @@ from solver.network.places import ancestors_of, buildings_of
 
 UPLINK_PREFIX = "uplink:"
 UPLINK_MTU_BYTES = 4096  # the largest of InfiniBand and RoCE; requests state that of links only
-_MEETING_TIER: dict[PlaceLevel, Tier] = {
-    "rack": "rack",
-    "zone": "zone",
-    "building": "building",
-    "region": "cross_building",
-}
 
 
 @dataclass(frozen=True)
@@ -139,7 +133,7 @@ class Topology:
         above_b = set(self.ancestors(place_b))
         meeting = next((one for one in self._around[place_a] if one.id in above_b), None)
         if meeting is not None:
-            return _MEETING_TIER[meeting.level]
+            return latency.MEETING_TIER[meeting.level]
         in_regions = any(self.enclosing(place, "region") for place in (place_a, place_b))
         return "cross_region" if in_regions else "cross_building"
 

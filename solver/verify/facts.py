@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from models.cluster import Pool
-from models.plan import Configuration, Plan, Route, RouteTimeline
+from models.plan import Configuration, Plan, Route, RouteTimeline, StageExchange
 from models.request import PlanRequest
 from solver.network.places import ancestors_of, buildings_of
 
@@ -46,6 +46,11 @@ class Facts:
         """Time of an exchange: the longer of its parts, inside places and on links, and one chunk of the shorter."""
         shorter_s, longer_s = sorted((private_s, shared_s))
         return longer_s + shorter_s / self.plan.transport_policy.num_exchange_chunks
+
+    @property
+    def stage_exchanges(self) -> list[StageExchange]:
+        """Stated exchanges of stages that exist."""
+        return [one for one in self.plan.exchanges if one.stage < self.configuration.degrees.num_stages]
 
     @cached_property
     def pool_by_id(self) -> Mapping[str, Pool]:

@@ -64,7 +64,7 @@ def exchange_shared(case: Case) -> Iterator[Finding]:
 def exchange_order(case: Case) -> Iterator[Finding]:
     """Exchanges of a pipeline rank take its cards one after another."""
     by_rank = defaultdict[int, list[StageExchange]](list)
-    for one in in_order(_of_stages(case)):
+    for one in in_order(case.stage_exchanges):
         by_rank[case.configuration.rank_of_stage(one.stage)].append(one)
     for one, following in chain.from_iterable(pairwise(own) for own in by_rank.values()):
         free_s = one.start_s + max(one.private_s, one.shared_s)
@@ -97,17 +97,12 @@ def exchange_capacity(case: Case) -> Iterator[Finding]:
 def _exchanges_out_of_buildings(case: Case) -> dict[str, list[tuple[StageExchange, float]]]:
     """Exchanges that leave each building, and at which rate."""
     found = defaultdict[str, list[tuple[StageExchange, float]]](list)
-    for one in _of_stages(case):
+    for one in case.stage_exchanges:
         buildings = case.network.buildings_of_rank(case.configuration.rank_of_stage(one.stage))
         size = case.network.exchange_bytes(one.stage, len(buildings))
         for building in sorted(buildings) if size and one.shared_s > 0 else ():
             found[building].append((one, size / one.shared_s))
     return found
-
-
-def _of_stages(case: Case) -> list[StageExchange]:
-    """Exchanges of stages that exist."""
-    return [one for one in case.plan.exchanges if one.stage < case.configuration.degrees.num_stages]
 
 
 def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:

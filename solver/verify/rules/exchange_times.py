@@ -71,11 +71,10 @@ def exchange_times(case: Case) -> Iterator[Finding]:
 
     Every exchange starts as soon as its gradients are ready, its rank's cards are free and the links have its share.
     """
-    own = [one for one in case.plan.exchanges if one.stage < case.configuration.degrees.num_stages]
     on_links = {stage: case.exchanging.on_ring(stage) for stage in case.exchanging.shared_stages}
     shares = {stage: found.shares for stage, found in on_links.items()}
-    starts = earliest_starts(own, shares, case.configuration.rank_of_stages)
-    for one in own:
+    starts = earliest_starts(case.stage_exchanges, shares, case.configuration.rank_of_stages)
+    for one in case.stage_exchanges:
         derived = {
             "overlap_s": case.exchanging.overlap_s(one.stage),
             "private_s": case.exchanging.private_s(one.stage),

@@ -171,8 +171,7 @@ def _is_one_ring(case: Case) -> bool:
 
 def _shared(case: Case) -> list[int]:
     """Stages whose exchange takes links between places."""
-    stages = range(case.configuration.degrees.num_stages)
-    return [one.stage for one in case.plan.exchanges if one.shared_s > 0 and one.stage in stages]
+    return [one.stage for one in case.stage_exchanges if one.shared_s > 0]
 
 
 def _by_stage(case: Case) -> Mapping[int, StageExchange]:
