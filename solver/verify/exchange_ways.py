@@ -170,6 +170,11 @@ class ExchangeWays:
         )
 
 
+def on_links(ways: ExchangeWays) -> dict[int, OnRing]:
+    """The exchange of every stage whose replicas are in several places, on its stated ring."""
+    return {stage: ways.on_ring(stage) for stage in ways.shared_stages}
+
+
 def ring_communicator(ways: ExchangeWays, stage: int, transport: ExchangeStep) -> Communicator:
     """Of the largest stage over a step of the ring: the all-reduce of copies, or the scatter of a single copy."""
     pool, fewest = ways.fewest(stage)

@@ -12,6 +12,7 @@ import numpy as np
 
 from models.transport import Dimension, ExchangeRing
 from solver.verify.case import Case, Finding, Rule, differs, load_name
+from solver.verify.exchange_ways import on_links
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
@@ -71,14 +72,14 @@ def exchange_times(case: Case) -> Iterator[Finding]:
 
     Every exchange starts as soon as its gradients are ready, its rank's cards are free and the links have its share.
     """
-    on_links = {stage: case.exchanging.on_ring(stage) for stage in case.exchanging.shared_stages}
-    shares = {stage: found.shares for stage, found in on_links.items()}
+    on_rings = on_links(case.exchanging)
+    shares = {stage: found.shares for stage, found in on_rings.items()}
     starts = earliest_starts(case.stage_exchanges, shares, case.configuration.rank_of_stages)
     for one in case.stage_exchanges:
         derived = {
             "overlap_s": case.exchanging.overlap_s(one.stage),
             "private_s": case.exchanging.private_s(one.stage),
-            "shared_s": on_links[one.stage].shared_s if one.stage in on_links else 0.0,
+            "shared_s": on_rings[one.stage].shared_s if one.stage in on_rings else 0.0,
             "start_s": starts[one.stage],
         }
         for name, value in derived.items():
@@ -89,8 +90,7 @@ def exchange_times(case: Case) -> Iterator[Finding]:
 def ring_bytes(case: Case) -> Iterator[Finding]:
     """Exchange bytes of every link are what the rings of all stages put on it."""
     carried = np.zeros(len(case.network.topology.edges))
-    for stage in case.exchanging.shared_stages:
-        found = case.exchanging.on_ring(stage)
+    for found in on_links(case.exchanging).values():
         for edge, part in found.load.items():
             carried[edge] += part * found.sent_bytes
     yield from byte_findings(case, "dp", carried, "the rings")
@@ -100,7 +100,7 @@ def load_facts(case: Case) -> Iterator[Finding]:
     """A load says its flows once each, who sets its pace, its highest rate, and the flows of others on it."""
     edges = case.network.topology.edges
     reserved, pacing = reserved_bytes_per_s(case), _pacing(case)
-    rates = {stage: case.exchanging.on_ring(stage).edge_bytes_per_s for stage in case.exchanging.shared_stages}
+    rates = {stage: found.edge_bytes_per_s for stage, found in on_links(case.exchanging).items()}
     fastest = most_at_once(case.plan.exchanges, rates)
     for load, at in case.loads:
         where = load_name(load)
@@ -121,7 +121,7 @@ def load_facts(case: Case) -> Iterator[Finding]:
 def _pacing(case: Case) -> Mapping[Dimension, set[int]]:
     """Edges that set the rate of some message or exchange."""
     messages = {edge for one in case.messages.crossing for edge in case.messages.at_once(one).bottlenecks}
-    exchanges = {edge for stage in case.exchanging.shared_stages for edge in case.exchanging.on_ring(stage).bottlenecks}
+    exchanges = {edge for found in on_links(case.exchanging).values() for edge in found.bottlenecks}
     return {"pp": messages, "dp": exchanges}
 
 

@@ -12,7 +12,7 @@ from models.plan import RouteTimeline
 from models.schedule import PipelineOptions, PipelineProblem
 from models.statements import CARDS_LINK, EXCHANGE_LINK
 from solver.verify.case import Case, Finding, Rule, differs
-from solver.verify.exchange_ways import ExchangeWays, OnRing
+from solver.verify.exchange_ways import ExchangeWays, on_links
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
 SAME_LOAD = 1.0 - 1e-9  # of a sum of floats: one that is equal but for rounding
@@ -54,7 +54,7 @@ def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
     """
     ways, degrees, expected = case.exchanging_at_once, case.configuration.degrees, list[tuple[float, str | None]]()
     ranks, edge = case.configuration.rank_of_stages, _fullest_edge(case, ways)
-    on_edge = {s: found.shared_s * found.shares[edge] for s, found in _on_links(ways).items() if edge in found.shares}
+    on_edge = {s: found.shared_s * found.shares[edge] for s, found in on_links(ways).items() if edge in found.shares}
     whole = {
         stage: case.exchange_s(*_parts_s(ways, stage)) for stage in range(degrees.num_stages) if stage not in on_edge
     }
@@ -75,14 +75,10 @@ def _parts_s(ways: ExchangeWays, stage: int) -> tuple[float, float]:
     return ways.private_s(stage), ways.on_ring(stage).shared_s if stage in ways.shared_stages else 0.0
 
 
-def _on_links(ways: ExchangeWays) -> dict[int, OnRing]:
-    return {stage: ways.on_ring(stage) for stage in ways.shared_stages}
-
-
 def _fullest_edge(case: Case, ways: ExchangeWays) -> int:
     """The edge that is full of exchanges for longest; -1 where those of some rank take its cards for longer."""
     full_s, on_cards_s = defaultdict[int, float](float), defaultdict[int, float](float)
-    for found in _on_links(ways).values():
+    for found in on_links(ways).values():
         for edge, share in found.shares.items():
             full_s[edge] += found.shared_s * share
     for stage, rank in enumerate(case.configuration.rank_of_stages):
