@@ -19,6 +19,7 @@ from solver.search.tasks import (
     SearchTask,
     TaskContext,
     WorkerInit,
+    topic_of,
 )
 from solver.search.worker_pool import WorkerEvent, WorkerPool
 
@@ -130,7 +131,8 @@ class TaskDispatcher:
             return Done()
         if event.kind == "back":
             return Returned()
-        losses = self._losses[task.topic] = self._losses.get(task.topic, 0) + 1
+        topic = topic_of(task)
+        losses = self._losses[topic] = self._losses.get(topic, 0) + 1
         goes_on = "the search goes on alone" if self.worker_pool.is_gone else "the others go on"
         return Returned(
             f"a process of the search ended unexpectedly; {goes_on}", is_harmful=losses >= self.params.most_losses

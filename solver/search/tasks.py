@@ -67,23 +67,24 @@ class TaskContext:
         """The clock of the search."""
         return self.schedulers.clock
 
-    def evaluated(self, candidate: Candidate, cutoff: float) -> Evaluation | None:
-        """A candidate with quick schedules, unless a bound shows that its value is not below cutoff and incumbent's."""
-        size = float(self.goal.sizes(self.context, space_of(candidate.configuration))[0])
-        return self.evaluated_within(candidate, self.goal.seconds(min(cutoff, self.best.cutoff), size))
+    def cutoff_s(self, configuration: Configuration, cutoff: float) -> float:
+        """Seconds from which on a plan of a configuration is not below cutoff and incumbent's value."""
+        size = float(self.goal.sizes(self.context, space_of(configuration))[0])
+        return self.goal.seconds(min(cutoff, self.best.cutoff), size)
 
-    def evaluated_within(self, candidate: Candidate, cutoff_s: float) -> Evaluation | None:
-        """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
+    def evaluated(self, candidate: Candidate, cutoff_s: float) -> Iterator[Evaluation]:
+        """A candidate with quick schedules; none where it does not fit or a bound shows that it takes so long."""
         placed_ranks = len(candidate.routes) * candidate.configuration.degrees.pp
         charge(self.clock, WORK_PER_EVALUATION_S + WORK_PER_PLACED_RANK_S * placed_ranks)
-        return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
+        found = evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
+        if found is not None:
+            yield found
 
     def placed(self, configuration: Configuration, cutoff: float) -> Iterator[Candidate]:
         """Where a configuration may be; layers by GPU type also as the best partitions below the cutoff have them."""
         yield from placed(self.context, configuration)
         if configuration.layer_split == "by_gpu_type":
-            size = float(self.goal.sizes(self.context, space_of(configuration))[0])
-            cutoff_s = self.goal.seconds(min(cutoff, self.best.cutoff), size)
+            cutoff_s = self.cutoff_s(configuration, cutoff)
             yield from best_partitioned(self.context, configuration, cutoff_s, self.clock)
 
     def refined(self, refinement: AlikeConfigurations) -> Bounded:
@@ -163,11 +164,6 @@ class EvaluateTask:
     target_bound_s: float | None
     num_timed: int = 0
 
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (EvaluateTask, self.index)
-
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """Its bound, then what is found of each placement that the bound does not rule out.
 
@@ -185,9 +181,7 @@ class EvaluateTask:
         charge(task_context.clock, WORK_PER_PLACING_S)
         candidates = enumerate(task_context.placed(self.configuration, self.cutoff), start=1)
         for number, candidate in islice(candidates, self.num_timed, None):
-            found = task_context.evaluated(candidate, self.cutoff)
-            if found is not None:
-                yield found
+            yield from task_context.evaluated(candidate, task_context.cutoff_s(self.configuration, self.cutoff))
             if not planned and task_context.best.plan is not None:
                 yield Unfinished(self.index, number)
                 return
@@ -201,18 +195,11 @@ class BreakTieTask:
     configuration: Configuration
     within_s: float
 
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (BreakTieTask, self.index)
-
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What is found that may be faster."""
         for candidate in task_context.placed(self.configuration, float("inf")):
             cutoff_s = min(self.within_s, task_context.best.iteration_s)
-            found = task_context.evaluated_within(candidate, cutoff_s)
-            if found is not None:
-                yield found
+            yield from task_context.evaluated(candidate, cutoff_s)
 
 
 @dataclass(frozen=True)
@@ -221,16 +208,9 @@ class AlternativeTask:
 
     candidate: Candidate
 
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (AlternativeTask, self.candidate)
-
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """It with quick schedules, if it fits."""
-        found = task_context.evaluated_within(self.candidate, float("inf"))
-        if found is not None:
-            yield found
+        yield from task_context.evaluated(self.candidate, float("inf"))
 
 
 @dataclass(frozen=True)
@@ -238,11 +218,6 @@ class RefineBoundTask:
     """Refine the bounds of some configurations."""
 
     refinements: tuple[AlikeConfigurations, ...]
-
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (RefineBoundTask, self.refinements[0].indices)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The bounds one by one."""
@@ -264,11 +239,6 @@ class BaselineTask:
     spare_s: float
     until_s: float
     seconds: float = 0.0
-
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (BaselineTask, self.policy)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What the search makes of its best evaluation, then the baseline."""
@@ -292,9 +262,9 @@ class BaselineTask:
                 yield first
         yield own
         if not stopped():
-            second = task_context.evaluated(own.candidate, self.cutoff)
-            if second is not None:
-                yield second
+            yield from task_context.evaluated(
+                own.candidate, task_context.cutoff_s(own.candidate.configuration, self.cutoff)
+            )
 
 
 @dataclass(frozen=True)
@@ -309,11 +279,6 @@ class ImproveTask:
     seconds: float = 0.0
     schedules_only: bool = False
 
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (ImproveTask, self.found.candidate)
-
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What may be better."""
         until_s = task_context.effort(self.seconds).deadline
@@ -327,20 +292,30 @@ class ReorderTask:
 
     found: Evaluation
 
-    @property
-    def topic(self) -> object:
-        """What the task is about, whenever it is given."""
-        return (ReorderTask, self.found.candidate)
-
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The most promising order, if it may be faster, with quick schedules."""
         for candidate in reordered(task_context.context, self.found.candidate, task_context.clock):
-            found = task_context.evaluated_within(candidate, self.found.iteration_s)
-            if found is not None:
-                yield found
+            yield from task_context.evaluated(candidate, self.found.iteration_s)
 
 
 SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask | ReorderTask
+
+
+def topic_of(task: SearchTask) -> object:
+    """What a task is about, whenever it is given."""
+    about: object
+    match task:
+        case EvaluateTask() | BreakTieTask():
+            about = task.index
+        case AlternativeTask():
+            about = task.candidate
+        case RefineBoundTask():
+            about = task.refinements[0].indices
+        case BaselineTask():
+            about = task.policy
+        case ImproveTask() | ReorderTask():
+            about = task.found.candidate
+    return type(task), about
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:

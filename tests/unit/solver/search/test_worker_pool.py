@@ -13,7 +13,7 @@ from solver.baselines.policies import POLICIES
 from solver.planner import plan
 from solver.search.dispatcher import Defect
 from solver.search.params import SearchParams
-from solver.search.tasks import BaselineTask, EvaluateTask, ImproveTask, RefineBoundTask, SearchTask
+from solver.search.tasks import BaselineTask, EvaluateTask, ImproveTask, RefineBoundTask, SearchTask, topic_of
 from solver.search.worker_pool import WorkerEvent
 from tests.build_job import FIXED, job
 from tests.unit.solver.search.toy_pool import ToyPool
@@ -100,8 +100,9 @@ def test_what_is_lost_once_has_its_turn_again(alone: Planned) -> None:
     seen: set[object] = set()
 
     def first_time(task: SearchTask) -> bool:
-        is_new = task.topic not in seen
-        seen.add(task.topic)
+        topic = topic_of(task)
+        is_new = topic not in seen
+        seen.add(topic)
         return is_new
 
     told: list[Progress] = []
