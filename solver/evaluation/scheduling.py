@@ -18,7 +18,7 @@ from solver.context import Context
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators import paced
-from solver.pipeline.portfolio import TOLERANCE, OrderCandidate, best_of, candidates
+from solver.pipeline.portfolio import OrderCandidate, best_of, candidates
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.pipeline.simulate import PipelineReplay, channel_messages, replay_complete, replay_shape
 from solver.pipeline.solve import search_pipeline
@@ -111,7 +111,7 @@ class _Replayed:
         channels = own.order.channel_ops if same else _as_ready(self.end_s, channel_messages(shape))
         order = PipelineOrder(own.order.rank_ops, channels)
         replay = replay_complete(shape, order)
-        if not np.all(replay.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+        if not replay.fits(shape):
             return None
         return _Replayed(Timing.of(problem, order, replay, own.generator), replay.end)
 

@@ -18,7 +18,7 @@ def assemble(
     """The answer for an order of this problem."""
     shape = shape_of(problem)
     run = replayed(shape, order, problem.objective)
-    value_s = run.span_s if problem.objective == "span" else run.makespan_s
+    value_s = run.value_s(problem.objective)
     bound_s = min(lower_bound_s, value_s)
     gap = (value_s - bound_s) / value_s if value_s > 0 else 0.0
     ranks = rank_timelines(shape, order, run)

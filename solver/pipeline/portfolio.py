@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
@@ -17,7 +15,7 @@ from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import PipelineReplay
 
-TOLERANCE = 1 + 1e-9  # sums of seconds and bytes are floats
+TOLERANCE = 1 + 1e-9  # sums of seconds are floats
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
 SLOW = frozenset({"zb_auto", "gpipe", "zb_h1", "zb_h2", "periodic"})
 
@@ -96,5 +94,5 @@ def policies(shape: PipelineShape) -> list[Policy]:
 
 def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[OrderCandidate]:
     run = replayed(shape, order, objective)
-    if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
-        yield OrderCandidate(name, order, run, run.span_s if objective == "span" else run.makespan_s)
+    if run.fits(shape):
+        yield OrderCandidate(name, order, run, run.value_s(objective))

@@ -15,6 +15,8 @@ from models.schedule import PipelineProblem
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
+BUDGET_TOLERANCE = 1 + 1e-9  # sums of bytes are floats
+
 
 class BrokenOrderError(ValueError):
     """The order is not one of this problem: incomplete, repeated, misplaced, or waiting for itself."""
@@ -31,6 +33,14 @@ class PipelineReplay:
     makespan_s: float
     span_s: float
     peak_memory_bytes: Floats
+
+    def value_s(self, objective: str) -> float:
+        """What an objective makes of it, in seconds."""
+        return self.span_s if objective == "span" else self.makespan_s
+
+    def fits(self, shape: PipelineShape) -> bool:
+        """Whether no rank holds more than its budget."""
+        return bool(np.all(self.peak_memory_bytes <= shape.budget_r * BUDGET_TOLERANCE))
 
 
 def replay(problem: PipelineProblem, order: PipelineOrder) -> PipelineReplay:

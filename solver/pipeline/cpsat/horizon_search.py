@@ -56,8 +56,8 @@ def _bound_ticks(search: PipelineSearch, ticks: TickShape) -> float:
 
 def _value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
     assert search.order is not None, "the portfolio always finds an order"
-    run_ticks = replayed(ticks.shape, search.order, search.problem.objective)
-    return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
+    objective = search.problem.objective
+    return round(replayed(ticks.shape, search.order, objective).value_s(objective))
 
 
 def _refute(search: PipelineSearch, horizons: HorizonInterval, probe_s: float) -> None:

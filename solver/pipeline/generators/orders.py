@@ -46,7 +46,7 @@ def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: in
 def fastest_that_fits(shape: PipelineShape, orders: Iterable[PipelineOrder]) -> PipelineOrder | None:
     """The order that memory allows with the least makespan; None where it allows none."""
     runs = ((order, replay_shape(shape, order)) for order in orders)
-    fitting = [pair for pair in runs if np.all(pair[1].peak_memory_bytes <= shape.budget_r * (1 + 1e-9))]
+    fitting = [pair for pair in runs if pair[1].fits(shape)]
     return min(fitting, key=lambda pair: pair[1].makespan_s)[0] if fitting else None
 
 

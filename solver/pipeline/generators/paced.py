@@ -94,8 +94,7 @@ def paced(shape: PipelineShape) -> PipelineOrder | None:
             return _Found(pace, None, np.inf)
         order = order_of(record)
         run = replay_shape(shape, order)
-        fits = np.all(run.peak_memory_bytes <= shape.budget_r * (1 + 1e-9))
-        return _Found(pace, order, run.makespan_s) if fits else _Found(pace, None, np.inf)
+        return _Found(pace, order, run.makespan_s) if run.fits(shape) else _Found(pace, None, np.inf)
 
     best = min((made(pace) for pace in PACES), key=lambda found: found.makespan_s)
     random = np.random.default_rng(SEED)

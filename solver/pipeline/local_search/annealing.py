@@ -16,7 +16,7 @@ from solver.clock import charge
 from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
 from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.local_search.progress import BUDGET_TOLERANCE, PipelineSearch
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import durations, occupancies, rank_totals
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
@@ -112,9 +112,7 @@ class _Chain:
     def _replayed(self, order: PipelineOrder) -> tuple[float, Floats]:
         """The same of any order, by the objective; infinite where memory lacks."""
         run = replayed(self._shape, order, self._objective)
-        fits = np.all(run.peak_memory_bytes <= self._shape.budget_r * BUDGET_TOLERANCE)
-        value_s = run.span_s if self._objective == "span" else run.makespan_s
-        return value_s if fits else np.inf, self._by_kind(run.start)
+        return run.value_s(self._objective) if run.fits(self._shape) else np.inf, self._by_kind(run.start)
 
     def _by_kind(self, start: Floats) -> Floats:
         shape = self._shape

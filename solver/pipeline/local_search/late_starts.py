@@ -27,12 +27,6 @@ def replayed(shape: PipelineShape, order: PipelineOrder, objective: str) -> Pipe
     return started_late(shape, order, run) if objective == "span" and not shape.blocking else run
 
 
-def value_s(shape: PipelineShape, order: PipelineOrder, objective: str) -> float:
-    """The objective's value of an order, in seconds."""
-    run = replayed(shape, order, objective)
-    return run.span_s if objective == "span" else run.makespan_s
-
-
 def started_late(shape: PipelineShape, order: PipelineOrder, run: PipelineReplay) -> PipelineReplay:
     """The same order and the same last ends of all ranks, everything else as late as it can be."""
     nodes, of_message = _columns(shape)

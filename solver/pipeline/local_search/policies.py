@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
-from solver.pipeline.local_search.late_starts import value_s
+from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 
 
@@ -55,7 +55,7 @@ PATIENCE = 150  # tries without a better order before a new start; set by hand
 
 def _run(shape: PipelineShape, objective: str, setting: PolicySetting) -> tuple[float, PipelineOrder]:
     order = greedy_order(shape, setting.policy, setting.limits)
-    return value_s(shape, order, objective), order
+    return replayed(shape, order, objective).value_s(objective), order
 
 
 def _most(shape: PipelineShape) -> Ints:

@@ -16,7 +16,6 @@ from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
-BUDGET_TOLERANCE = 1 + 1e-9  # sums of bytes are floats
 PROOF_PATIENCE_S = 5.0  # longest search for a complete proof within the gap asked for
 MOST_THREADS = 2  # of one local search; set by hand
 
@@ -45,10 +44,8 @@ class PipelineSearch:
     def offer(self, order: PipelineOrder, generator: str) -> bool:
         """Take the order if it is better, replayed exactly and within memory; says whether it was."""
         run = replayed(self.shape, order, self.problem.objective)
-        value_s = run.span_s if self.problem.objective == "span" else run.makespan_s
-        if value_s >= self.value_s * (1 - 1e-12):
-            return False
-        if np.any(run.peak_memory_bytes > self.shape.budget_r * BUDGET_TOLERANCE):
+        value_s = run.value_s(self.problem.objective)
+        if value_s >= self.value_s * (1 - 1e-12) or not run.fits(self.shape):
             return False
         self.order, self.value_s, self.generator = order, value_s, generator
         self.report(generator)

@@ -11,7 +11,7 @@ from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.local_search.late_starts import replayed, value_s
+from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay_shape
@@ -35,7 +35,7 @@ def test_late_starts_never_worsen_the_span_and_are_acquitted(problem: PipelinePr
         if (early.peak_memory_bytes <= shape.budget_r).all():
             schedule = assemble(problem, order, generator=name, lower_bound_s=lower_bound(problem), seconds=0.0)
             assert check_schedule(problem, schedule) == []
-            assert schedule.objective_value_s == pytest.approx(value_s(shape, order, "span"))
+            assert schedule.objective_value_s == pytest.approx(replayed(shape, order, "span").span_s)
             assert lower_bound(problem) <= schedule.objective_value_s * (1 + 1e-9)
 
 
