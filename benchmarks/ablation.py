@@ -103,10 +103,7 @@ ORDERING: dict[str, Patches] = {
     "hill climbing over policies (blocking sends)": {"solver.pipeline.solve.tune": NOTHING},
     "windows of an order": {"solver.pipeline.solve.improve_by_windows": NOTHING},
     "annealing": {"solver.pipeline.solve.anneal": NOTHING},
-    "tabu search": {
-        "solver.pipeline.local_search.descent.tabu_orders": _without_orders,
-        "solver.pipeline.exact.horizon_search.tabu_orders": _without_orders,
-    },
+    "tabu search": {"solver.pipeline.local_search.descent.tabu_orders": _without_orders},
     "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
 }
 BOUNDING: dict[str, Patches] = {

@@ -258,8 +258,8 @@ class Schedulers:
         limited = problem.model_copy(update={"options": options})
         orders = [one.order for one in that_fit(known, problem)]
         found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock, known=orders, prove=False)
-        assert found.order is not None, "the portfolio always finds an order"
-        return Timing.of(problem, found.order, replay_shape(found.shape, found.order), found.generator)
+        order = found.best_order
+        return Timing.of(problem, order, replay_shape(found.shape, order), found.generator)
 
     @property
     def _named(self) -> tuple[str, ...] | None:

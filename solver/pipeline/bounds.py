@@ -49,8 +49,12 @@ def lower_bound(problem: PipelineProblem) -> float:
     >>> round(lower_bound(problem), 6)
     103.0
     """
-    shape = shape_of(problem)
-    return span_bound(shape) if problem.objective == "span" else makespan_bound(shape)
+    return bound_of(shape_of(problem), problem.objective)
+
+
+def bound_of(shape: PipelineShape, objective: str) -> float:
+    """The same of an objective (`span` or `makespan`) for columns that exist already."""
+    return span_bound(shape) if objective == "span" else makespan_bound(shape)
 
 
 def makespan_bound(shape: PipelineShape, enough_s: float = np.inf) -> float:

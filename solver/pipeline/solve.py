@@ -171,9 +171,12 @@ def start(search: PipelineSearch) -> None:
 
 def finish(search: PipelineSearch) -> PipelineSchedule:
     """The answer, replayed and judged; an objection here is a bug of ours."""
-    assert search.order is not None, "the portfolio always finds an order"
     schedule = assemble(
-        search.problem, search.order, generator=search.generator, lower_bound_s=search.bound_s, seconds=search.elapsed_s
+        search.problem,
+        search.best_order,
+        generator=search.generator,
+        lower_bound_s=search.bound_s,
+        seconds=search.elapsed_s,
     )
     objections = check_schedule(search.problem, schedule)
     assert not objections, f"our own schedule breaks a rule: {objections[0]}"

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from math import floor
 
 from solver.clock import charge
-from solver.pipeline.bounds import makespan_bound, span_bound
+from solver.pipeline.bounds import bound_of
 from solver.pipeline.cpsat.engine import Found, RunLimits, run
 from solver.pipeline.cpsat.variables import Instance
 from solver.pipeline.local_search.descent import descend
-from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.local_search.progress import PipelineSearch
+from solver.pipeline.local_search.progress import Horizons, PipelineSearch, bound_ticks, value_ticks
 from solver.pipeline.quantise import TickShape
 
 REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
@@ -25,39 +24,22 @@ LEAST_PART = 64  # a question lies at least 1/64 of the way above the bound; set
 
 
 @dataclass
-class HorizonInterval:
-    """Proven bound and best value, in ticks; which part of the way between them is asked next."""
+class HorizonInterval(Horizons):
+    """Which part of the way between bound and value is asked next."""
 
-    ticks: TickShape
-    low: int
-    high: int
     part: int = 1
 
 
 def close(search: PipelineSearch, ticks: TickShape, *, probe_s: float) -> None:
     """Raise the bound by refutation, then look for orders at it and above it, while there is time."""
-    horizons = _open(search, ticks)
+    high = value_ticks(search, ticks)
+    low = bound_ticks(search, ticks) if ticks.exact else floor(bound_of(ticks.shape, search.problem.objective))
+    horizons = HorizonInterval(search, ticks, min(low, high), high)
     _refute(search, horizons, probe_s)
     patience_s = 4 * probe_s
     while not search.over and horizons.low < horizons.high:
         _alternate(search, horizons, patience_s)
         patience_s *= 1.6
-
-
-def _open(search: PipelineSearch, ticks: TickShape) -> HorizonInterval:
-    high = _value_ticks(search, ticks)
-    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
-    return HorizonInterval(ticks, min(low, high), high)
-
-
-def _bound_ticks(search: PipelineSearch, ticks: TickShape) -> float:
-    return span_bound(ticks.shape) if search.problem.objective == "span" else makespan_bound(ticks.shape)
-
-
-def _value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
-    assert search.order is not None, "the portfolio always finds an order"
-    objective = search.problem.objective
-    return round(replayed(ticks.shape, search.order, objective).value_s(objective))
 
 
 def _refute(search: PipelineSearch, horizons: HorizonInterval, probe_s: float) -> None:
@@ -84,7 +66,7 @@ def _alternate(search: PipelineSearch, horizons: HorizonInterval, patience_s: fl
     if search.over or horizons.low >= horizons.high:
         return
     descend(search, patience_s)
-    horizons.high = min(horizons.high, _value_ticks(search, horizons.ticks))
+    horizons.high = min(horizons.high, value_ticks(search, horizons.ticks))
     if not search.over and horizons.low < horizons.high:
         _ask(search, horizons, horizons.low, patience_s, subsolvers=FINDERS)
 
@@ -127,8 +109,7 @@ def _ask(
 def _learn(search: PipelineSearch, horizons: HorizonInterval, found: Found) -> None:
     charge(search.clock, found.work_s)
     if found.bound_ticks > horizons.low:
-        horizons.low = min(found.bound_ticks, horizons.high)
-        search.raise_bound(horizons.low * horizons.ticks.tick_s * (1 - 1e-12), "refuted")
+        horizons.refute(found.bound_ticks - 1, "refuted")
     if found.order is not None:
         search.offer(found.order, "cpsat")
         horizons.high = min(horizons.high, found.value_ticks or horizons.high)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle, product
-from math import floor
 
 import numpy as np
 
@@ -22,11 +21,10 @@ from solver.pipeline.exact.joint import joint_ranks_of
 from solver.pipeline.exact.joint_kernel import JointRanks
 from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
-from solver.pipeline.local_search.descent import CHUNK_WORK_S
-from solver.pipeline.local_search.progress import PipelineSearch
-from solver.pipeline.local_search.tabu import tabu_orders
+from solver.pipeline.local_search.descent import CHUNK_WORK_S, improvements
+from solver.pipeline.local_search.progress import Horizons, PipelineSearch, bound_ticks, value_ticks
 from solver.pipeline.problem import Floats, PipelineOrder, PipelineShape
-from solver.pipeline.quantise import TickShape, coarse_tick_s, exact_tick_s, quantise
+from solver.pipeline.quantise import coarse_tick_s, exact_tick_s, quantise
 from solver.pipeline.simulate import BrokenOrderError, replay_shape
 
 MOST_STATES = 6_000_000  # of all machines: one pass over them takes about 0.4 s
@@ -45,14 +43,10 @@ PARTS = 8  # a prober closes in on the end of what its work can answer to this p
 
 
 @dataclass
-class HorizonSearch:
-    """Proven bound and best value, in ticks; `weight`: where the questions so far got stuck."""
+class HorizonSearch(Horizons):
+    """`weight`: where the questions so far got stuck."""
 
-    search: PipelineSearch
-    ticks: TickShape
     state_space: StateSpace
-    low: int
-    high: int
     weight: Floats
     least_work: int
     until_s: float
@@ -95,15 +89,15 @@ def close_by_state_space(search: PipelineSearch, *, until_s: float) -> bool:
     size = num_states(state_space)
     if size > MOST_STATES:
         return False
-    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
+    low = bound_ticks(search, ticks) if ticks.exact else 0
     weight = np.ones(len(state_space.machines.length))
-    high = _value_ticks(search, ticks)
-    horizons = HorizonSearch(search, ticks, state_space, low, high, weight, _least_work(search, size), until_s)
+    high = value_ticks(search, ticks)
+    horizons = HorizonSearch(search, ticks, low, high, state_space, weight, _least_work(search, size), until_s)
     joint = joint_ranks_of(ticks.shape)
     apart = 1 if joint is None else (high - low) // BOUND_PARTS + 1
     least, work = least_open(state_space, low, high, lambda: search.over, joint=joint, apart=apart)
     charge(search.clock, work * WORK_S)
-    _refuted(horizons, least - 1)
+    horizons.refute(least - 1, "state space")
     if joint is not None:
         _follow(horizons, joint)
     if state_space.complete and not horizons.over:
@@ -136,11 +130,6 @@ def state_space_tick_s(shape: PipelineShape) -> float:
     floor_s = coarse_tick_s(shape, FINEST_TICKS)
     exact_s = exact_tick_s(shape)
     return floor_s if exact_s is None or exact_s < floor_s else exact_s
-
-
-def _value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
-    assert search.order is not None, "the portfolio always finds an order"
-    return round(replay_shape(ticks.shape, search.order).makespan_s)
 
 
 def _run_probers(horizons: HorizonSearch) -> None:
@@ -245,25 +234,13 @@ def _learn(horizons: HorizonSearch, prober: Prober) -> None:
         return
     horizons.weight = 1 + (horizons.weight - 1) / 2 + (question.weight - question.first_weight) / 2
     if question.status == REFUTED:
-        _refuted(horizons, question.horizon)
-
-
-def _refuted(horizons: HorizonSearch, target: int) -> None:
-    horizons.low = max(horizons.low, target + 1)
-    bound = min(horizons.low, horizons.high)
-    horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "state space")
+        horizons.refute(question.horizon, "state space")
 
 
 def _reached(horizons: HorizonSearch, order: PipelineOrder) -> None:
     """Offer an order of the state space, and let tabu search improve it."""
-    search = horizons.search
-    if _take(horizons, order, "state space") and search.order is not None:
-        search.slices += 1
-        seed = search.problem.options.seed + search.slices
-        horizons.improvements = tabu_orders(
-            search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: horizons.over
-        )
-        horizons.idle = 0
+    if _take(horizons, order, "state space"):
+        horizons.improvements, horizons.idle = improvements(horizons.search, lambda: horizons.over), 0
 
 
 def _take(horizons: HorizonSearch, order: PipelineOrder, generator: str) -> bool:

@@ -106,17 +106,17 @@ def improve_by_windows(search: PipelineSearch, seconds: float) -> None:
 
     Ranks of several stages and channels of many hops are searched by chains (`chains`).
     """
-    until_s = search.elapsed_s + min(seconds, search.left_s)
-    if search.order is None or search.over or search.problem.objective != "makespan" or search.shape.blocking:
+    stop = search.stop_after(seconds)
+    if search.over or search.problem.objective != "makespan":
         return
     if (search.shape.sync_link_s >= 0).any() or search.shape.num_operations > MOST_OPERATIONS:
         return
     ticks = quantise(search.shape, state_space_tick_s(search.shape))
     windows = WindowSearch(ticks, seed=search.problem.options.seed)
-    incumbent = windows.incumbent(in_order(search.shape, search.order))
+    incumbent = windows.incumbent(in_order(search.shape, search.best_order))
     most_idle = MOST_IDLE * search.shape.num_operations
     with ThreadPoolExecutor(search.num_threads) as pool:
-        while not search.over and search.elapsed_s < until_s and windows.idle < most_idle:
+        while not stop() and windows.idle < most_idle:
             drawn = [windows.drawn(incumbent) for _ in range(search.num_threads)]
             answers = list(pool.map(windows.asked, drawn))
             charge(search.clock, QUESTION_S + WORK_S * max(work for _, work in answers))

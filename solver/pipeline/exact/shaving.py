@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from math import ceil, floor
+from math import ceil
 
 import numpy as np
 
@@ -21,10 +21,9 @@ from solver.pipeline.exact.joint import joint_ranks_of, no_joint_ranks, with_ope
 from solver.pipeline.exact.joint_kernel import JointRanks, propagate_jointly
 from solver.pipeline.exact.shaving_kernel import NO_LIMIT, Shaving, shave
 from solver.pipeline.exact.window_kernel import FAILED, SERIAL, SIZE, WORK
-from solver.pipeline.local_search.progress import PipelineSearch
+from solver.pipeline.local_search.progress import Horizons, PipelineSearch, bound_ticks, value_ticks
 from solver.pipeline.problem import Ints, PipelineShape
-from solver.pipeline.quantise import TickShape, quantise
-from solver.pipeline.simulate import replay_shape
+from solver.pipeline.quantise import quantise
 
 FIRST_PART, LEAST_PART = 0.25, 0.05  # of a window that a question leaves; with a closer horizon no less
 FIRST_WORK, FIRST_REACH = 128, 0.5  # of one horizon, in the work of its first windows; how far above the bound it lies
@@ -91,15 +90,11 @@ class WindowShaving:
 
 
 @dataclass
-class ShavingSearch:
-    """Proven bound and best value in ticks; horizons up to `open` are asked, the least that was open after its work."""
+class ShavingSearch(Horizons):
+    """Horizons up to `open` are asked, the least that was open after its work."""
 
-    search: PipelineSearch
-    ticks: TickShape
     state_space: StateSpace
     joint: JointRanks
-    low: int
-    high: int
     open: int
     factor: int = FIRST_WORK // MORE
     part: float = FIRST_REACH / MORE
@@ -117,8 +112,8 @@ class ShavingSearch:
 
 def shave_windows(search: PipelineSearch, seconds: float) -> None:
     """Raise the bound for so long, or until it meets the value."""
-    until_s = search.elapsed_s + min(seconds, search.left_s)
-    if search.order is None or search.over or search.problem.objective != "makespan" or search.shape.blocking:
+    stop = search.stop_after(seconds)
+    if search.over or search.problem.objective != "makespan":
         return
     ticks = quantise(search.shape, state_space_tick_s(search.shape))
     state_space = state_space_of(ticks.shape)
@@ -127,11 +122,10 @@ def shave_windows(search: PipelineSearch, seconds: float) -> None:
     joint = joint_ranks_of(ticks.shape) or no_joint_ranks(ticks.shape)
     if np.diff(joint.graph_at)[joint.graph].sum() > MOST_JOINT_STATES:
         return
-    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9))
-    high = round(replay_shape(ticks.shape, search.order).makespan_s)
-    horizons = ShavingSearch(search, ticks, state_space, joint, low, high, low)
+    low, high = bound_ticks(search, ticks), value_ticks(search, ticks)
+    horizons = ShavingSearch(search, ticks, low, high, state_space, joint, low)
     with ThreadPoolExecutor(search.num_threads) as pool:
-        while horizons.low < horizons.high and not search.over and search.elapsed_s < until_s:
+        while horizons.low < horizons.high and not stop():
             for _ in range(search.num_threads - len(horizons.asked)):
                 _ask(horizons)
             before = [one.work for one in horizons.asked]
@@ -153,10 +147,8 @@ def _ask(horizons: ShavingSearch) -> None:
 def _learn(horizons: ShavingSearch) -> None:
     """Answers move the bound; a horizon that is still open goes on as a closer one."""
     for one in horizons.asked:
-        if one.status == REFUTED and one.horizon >= horizons.low:
-            horizons.low = one.horizon + 1
-            bound = min(horizons.low, horizons.high)
-            horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "shaving")
+        if one.status == REFUTED:
+            horizons.refute(one.horizon, "shaving")
     horizons.asked = [one for one in horizons.asked if one.status == OPEN and one.horizon >= horizons.low]
     for one in list(horizons.asked):
         if one.work < one.most and not one.settled:

@@ -36,17 +36,13 @@ MOST_REFUSED = 400  # orders in a row: the list scheduler cannot come near to wh
 
 def anneal(search: PipelineSearch, seconds: float) -> None:
     """Better orders from the best one, cooling down for so long or until one meets the bound."""
-    began_s = search.elapsed_s
+    began_s, stop = search.elapsed_s, search.stop_after(seconds)
     until_s = began_s + min(seconds, search.left_s)
-    if search.order is None or until_s <= began_s:
+    if until_s <= began_s:
         return
-
-    def stop() -> bool:
-        return search.over or search.elapsed_s >= until_s
-
     first_seed = search.problem.options.seed
     threads = search.num_threads
-    chains = [_Chain(search, search.order, seed=first_seed + number) for number in range(NUM_COURSES * threads)]
+    chains = [_Chain(search, search.best_order, seed=first_seed + number) for number in range(NUM_COURSES * threads)]
     size = LEAST_OPERATIONS + search.shape.num_operations
     tries = max(CHUNK_OPERATIONS // size, 1)
     with ThreadPoolExecutor(threads) as pool:

@@ -21,23 +21,21 @@ CHUNKS = 32  # of a slice, after which all start again from the best order: abou
 
 def descend(search: PipelineSearch, seconds: float) -> None:
     """Better orders from the best one, for so long or until one meets the bound."""
-    until_s = search.elapsed_s + min(seconds, search.left_s)
-
-    def stop() -> bool:
-        return search.over or search.elapsed_s >= until_s
-
+    stop = search.stop_after(seconds)
     with ThreadPoolExecutor(search.num_threads) as pool:
-        while search.order is not None and not stop():
+        while not stop():
             _slice(search, pool, stop)
 
 
+def improvements(search: PipelineSearch, stop: Callable[[], bool]) -> Iterator[PipelineOrder | None]:
+    """Tabu search from the best order, with a seed of its own."""
+    search.slices += 1
+    seed = search.problem.options.seed + search.slices
+    return tabu_orders(search.shape, search.best_order, seed=seed, target_s=search.bound_s, stop=stop)
+
+
 def _slice(search: PipelineSearch, pool: ThreadPoolExecutor, stop: Callable[[], bool]) -> None:
-    assert search.order is not None, "a slice starts with an order"
-    slices: list[Iterator[PipelineOrder | None]] = []
-    for _ in range(search.num_threads):
-        search.slices += 1
-        seed = search.problem.options.seed + search.slices
-        slices.append(tabu_orders(search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: False))
+    slices = [improvements(search, lambda: False) for _ in range(search.num_threads)]
     for _ in range(CHUNKS):
         found = list(pool.map(lambda orders: next(orders, None), slices))
         charge(search.clock, CHUNK_WORK_S)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import floor
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from models.schedule import PipelineProblem, ScheduleProgress
 from solver.clock import WORK_PER_OPERATION_S, WorkClock, charge
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.quantise import TickShape
 
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
 PROOF_PATIENCE_S = 5.0  # longest search for a complete proof within the gap asked for
@@ -65,6 +67,17 @@ class PipelineSearch:
     def cap_s(self) -> float:
         """Wall-clock seconds left, whatever the limits count."""
         return self.clock.left_s if isinstance(self.clock, WorkClock) else self.left_s
+
+    @property
+    def best_order(self) -> PipelineOrder:
+        """The best order, once generators have been tried."""
+        assert self.order is not None, "the portfolio always finds an order"
+        return self.order
+
+    def stop_after(self, seconds: float) -> Callable[[], bool]:
+        """Whether the search is over or so long has passed from now on."""
+        until_s = self.elapsed_s + min(seconds, self.left_s)
+        return lambda: self.over or self.elapsed_s >= until_s
 
     def worked(self) -> None:
         """An order of this problem was made and replayed."""
@@ -121,3 +134,30 @@ class PipelineSearch:
         patient = self.elapsed_s < min(PROOF_PATIENCE_S, options.time_limit_s / 4)
         near = self.gap <= options.relative_gap and not patient
         return self.proven or near or self.left_s <= 0 or (self.cancelled is not None and self.cancelled())
+
+
+@dataclass
+class Horizons:
+    """The proven bound and the best value of a search in whole ticks: what lies between them is open."""
+
+    search: PipelineSearch
+    ticks: TickShape
+    low: int
+    high: int
+
+    def refute(self, horizon: int, phase: str) -> None:
+        """No schedule ends by this horizon."""
+        self.low = max(self.low, horizon + 1)
+        bound = min(self.low, self.high)
+        self.search.raise_bound(bound * self.ticks.tick_s * (1 - 1e-12), phase)
+
+
+def value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
+    """The value of the best order in whole ticks."""
+    objective = search.problem.objective
+    return round(replayed(ticks.shape, search.best_order, objective).value_s(objective))
+
+
+def bound_ticks(search: PipelineSearch, ticks: TickShape) -> int:
+    """The proven bound in whole ticks."""
+    return floor(search.bound_s / ticks.tick_s * (1 - 1e-9))
