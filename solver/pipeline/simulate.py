@@ -12,9 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from models.schedule import PipelineProblem
-from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.pipeline.problem import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
+Stream = tuple[int, int]
 BUDGET_TOLERANCE = 1 + 1e-9  # sums of bytes are floats
 
 
@@ -118,28 +119,33 @@ def peak_memory_bytes(shape: PipelineShape, operations: Ints) -> float:
     return float(np.cumsum(memory_changes(shape, operations)).max(initial=0.0))
 
 
+def channel_streams(shape: PipelineShape) -> tuple[tuple[Stream, ...], ...]:
+    """Per channel: first message and number of all of one hop and kind, or of one gradient exchange."""
+    streams: list[list[Stream]] = [[] for _ in range(shape.num_channels)]
+    activations, gradients = shape.activation_channel_s.tolist(), shape.gradient_channel_s.tolist()
+    for stage in range(shape.num_stages - 1):
+        if activations[stage] >= 0:
+            streams[activations[stage]].append((shape.operation_id(FORWARD, stage, 0), shape.num_microbatches))
+            streams[gradients[stage]].append((shape.operation_id(BACKWARD, stage + 1, 0), shape.num_microbatches))
+    for stage, link in enumerate(shape.sync_link_s.tolist()):
+        if link >= 0:
+            for channel in (2 * link, 2 * link + 1):
+                streams[channel].append((shape.num_operations + stage, 1))
+    return tuple(map(tuple, streams))
+
+
 def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:
     """The messages that must be ordered on every channel, by id."""
-    columns = (shape.activation_channel_s, shape.gradient_channel_s, shape.sync_link_s)
-    sizes = (shape.num_microbatches, shape.num_stages, shape.num_kinds, shape.num_channels)
-    return _channel_messages(sizes, *(tuple(one.tolist()) for one in columns))
+    return _messages_of(channel_streams(shape))
 
 
 @lru_cache(maxsize=64)
-def _channel_messages(
-    sizes: tuple[int, int, int, int], activations: tuple[int, ...], gradients: tuple[int, ...], links: tuple[int, ...]
-) -> tuple[Ints, ...]:
-    m, num_stages, num_kinds, num_channels = sizes
-    lists: list[list[Ints]] = [[] for _ in range(num_channels)]
-    for stage in range(num_stages - 1):
-        if activations[stage] >= 0:
-            lists[activations[stage]].append(np.arange(m) + stage * m)
-            lists[gradients[stage]].append(np.arange(m) + (num_stages + stage + 1) * m)
-    for stage, link in enumerate(links):
-        if link >= 0:
-            for channel in (2 * link, 2 * link + 1):
-                lists[channel].append(np.array([num_kinds * num_stages * m + stage], dtype=np.int64))
-    found = tuple(np.sort(np.concatenate(one)) if one else np.zeros(0, dtype=np.int64) for one in lists)
+def _messages_of(streams: tuple[tuple[Stream, ...], ...]) -> tuple[Ints, ...]:
+    nothing = np.zeros(0, dtype=np.int64)
+    found = tuple(
+        np.sort(np.concatenate([nothing, *(np.arange(first, first + count) for first, count in one)]))
+        for one in streams
+    )
     for one in found:
         one.flags.writeable = False
     return found

@@ -13,6 +13,7 @@ import numpy as np
 from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, DispatchState, tails
 from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
 from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
+from solver.pipeline.simulate import channel_streams
 from solver.pipeline.simulate_kernel import columns_of
 
 UNLIMITED = np.int64(2**40)
@@ -131,7 +132,7 @@ def _reserving_contexts(shape: PipelineShape) -> PipelineShape:
 
 def _new_record(shape: PipelineShape) -> Record:
     per_rank = np.bincount(shape.rank_of_s, minlength=shape.num_ranks) * shape.num_kinds * shape.num_microbatches
-    per_channel = [sum(left for _, left in streams) for streams in _streams(shape)]
+    per_channel = [sum(left for _, left in streams) for streams in channel_streams(shape)]
     rank_offsets, channel_offsets = _offsets(per_rank), _offsets(per_channel)
     return Record(
         np.zeros(rank_offsets[-1], dtype=np.int64),
@@ -146,7 +147,7 @@ def _new_record(shape: PipelineShape) -> Record:
 def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reserves_memory: bool) -> DispatchState:
     arrival = np.full(shape.num_operations, np.inf)
     arrival[: shape.num_microbatches] = 0.0
-    streams = _streams(shape)
+    streams = channel_streams(shape)
     flat_streams = [stream for one in streams for stream in one]
     stage_flat, stage_offsets = ragged([np.flatnonzero(shape.rank_of_s == r)[::-1] for r in range(shape.num_ranks)])
     return DispatchState(
@@ -170,21 +171,6 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reser
         tail=tail,
         guide=np.zeros(0),
     )
-
-
-def _streams(shape: PipelineShape) -> list[list[tuple[int, int]]]:
-    """Per channel: first message and count of every FIFO stream (one hop and kind, or one gradient exchange)."""
-    streams: list[list[tuple[int, int]]] = [[] for _ in range(shape.num_channels)]
-    m = shape.num_microbatches
-    for stage in range(shape.num_stages - 1):
-        if shape.activation_channel_s[stage] >= 0:
-            streams[shape.activation_channel_s[stage]].append((shape.operation_id(FORWARD, stage, 0), m))
-            streams[shape.gradient_channel_s[stage]].append((shape.operation_id(1, stage + 1, 0), m))
-    for stage, link in enumerate(shape.sync_link_s):
-        if link >= 0:
-            for channel in (2 * link, 2 * link + 1):
-                streams[channel].append((shape.num_operations + stage, 1))
-    return streams
 
 
 def _reserves(shape: PipelineShape) -> Floats:
