@@ -68,9 +68,9 @@ def is_v(shape: PipelineShape) -> bool:
 
 
 def in_flight_limits(shape: PipelineShape) -> Ints:
-    """How many whole activations fit on each rank of a one-way layout (context counted where it is larger)."""
+    """How many activations of each stage its rank can hold (context counted where it is larger)."""
     held = np.maximum(shape.activation_s, shape.context_s)
-    fits = np.full(shape.num_ranks, float(shape.num_microbatches))
-    np.divide(shape.budget_r * (1 + 1e-12), held, out=fits, where=held > 0)
+    fits = np.full(shape.num_stages, float(shape.num_microbatches))
+    np.divide(shape.budget_r[shape.rank_of_s] * (1 + 1e-12), held, out=fits, where=held > 0)
     limits: Ints = np.minimum(fits, shape.num_microbatches).astype(np.int64)
     return limits

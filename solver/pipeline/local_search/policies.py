@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.orders import in_flight_limits
 from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
+from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape
+
+PATIENCE = 150  # tries without a better order before a new start; set by hand
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +53,14 @@ def tuned_orders(
             now_value, _ = _run(shape, objective, now)
 
 
-PATIENCE = 150  # tries without a better order before a new start; set by hand
-
-
 def _run(shape: PipelineShape, objective: str, setting: PolicySetting) -> tuple[float, PipelineOrder]:
     order = greedy_order(shape, setting.policy, setting.limits)
     return replayed(shape, order, objective).value_s(objective), order
 
 
 def _most(shape: PipelineShape) -> Ints:
-    """What memory lets a stage hold."""
-    held = np.maximum(shape.activation_s, shape.context_s)
-    fits: Floats = np.full(shape.num_stages, float(shape.num_microbatches))
-    np.divide(shape.budget_r[shape.rank_of_s] * (1 + 1e-12), held, out=fits, where=held > 0)
-    most: Ints = np.clip(fits, 1, shape.num_microbatches).astype(np.int64)
-    return most
+    """What memory lets a stage hold, one micro-batch in any case."""
+    return np.maximum(in_flight_limits(shape), 1)
 
 
 def _fresh(shape: PipelineShape, random: np.random.Generator) -> PolicySetting:
