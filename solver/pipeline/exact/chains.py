@@ -53,7 +53,7 @@ class ChainSpaces:
         self._num_jobs = 2 * shape.num_operations
         same = shape.rank_of_s[:, None] == shape.rank_of_s[None, :]
         self._chunk_s = np.tril(same, -1).sum(axis=1)
-        self._waits = waits_of(shape, self._num_jobs, [])
+        self._waits = waits_of(shape, [])
         self._ticks = ticks_of(shape)
         self._channels = [
             [
@@ -90,7 +90,7 @@ class ChainSpaces:
         role = np.where(np.arange(len(filled)) < ranks, CHAINS, CHANNEL)
         most = np.stack([self._most(rank, filled[rank]) for rank in range(ranks)])
         capacity = np.zeros((len(filled), 0), dtype=np.int64)
-        machines = Machines(self._num_jobs, first, length, self._ticks[old], role, capacity, most)
+        machines = Machines(first, length, self._ticks[old], role, capacity, most)
         machine = np.full(self._num_jobs, -1, dtype=np.int64)
         machine[: len(known)] = np.repeat(np.arange(len(filled)), length.sum(axis=1))
         return NamedSpace(StateSpace(machines, _renamed(self._waits, old, machine), complete=False), old)

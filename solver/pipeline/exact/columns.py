@@ -29,7 +29,6 @@ class Machines(NamedTuple):
     jobs of the first stream with so many of the second and of the third.
     """
 
-    num_jobs: int
     first: Ints
     length: Ints
     ticks: Ints
@@ -68,12 +67,11 @@ def state_space_of(shape: PipelineShape) -> StateSpace:
     """The columns of a shape in whole ticks; what has more than three streams is relaxed to several machines."""
     shared = shared_channels(shape)
     streams = [*_ranks(shape), *(one[at : at + STREAMS] for one in shared for at in range(0, len(one), STREAMS))]
-    num_jobs = 2 * shape.num_operations
-    waits = waits_of(shape, num_jobs, streams)
+    waits = waits_of(shape, streams)
     alone = len(set(shape.rank_of_s.tolist())) == shape.num_stages
     narrow = all(len(one) <= STREAMS for one in shared)
     complete = alone and narrow and not (shape.sync_link_s >= 0).any()
-    return StateSpace(_machines_of(shape, num_jobs, streams), waits, complete)
+    return StateSpace(_machines_of(shape, streams), waits, complete)
 
 
 def _ranks(shape: PipelineShape) -> list[list[Stream]]:
@@ -102,7 +100,7 @@ def _ways(shape: PipelineShape, hop: int) -> tuple[tuple[int, int, int], tuple[i
     return (0, hop, int(shape.activation_channel_s[hop])), (1, hop + 1, int(shape.gradient_channel_s[hop]))
 
 
-def _machines_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Machines:
+def _machines_of(shape: PipelineShape, streams: list[list[Stream]]) -> Machines:
     columns = np.zeros((2, len(streams), STREAMS), dtype=np.int64)
     for machine, parts in enumerate(streams):
         for at, (first, count, _) in enumerate(parts):
@@ -111,7 +109,7 @@ def _machines_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]
     for s in range(shape.num_stages):
         capacity[s] = _capacity(shape, s)
     role = np.where(np.arange(len(streams)) < shape.num_stages, STAGE, CHANNEL)
-    return Machines(num_jobs, columns[0], columns[1], ticks_of(shape), role, capacity, np.zeros((1, 0, 0), np.int64))
+    return Machines(columns[0], columns[1], ticks_of(shape), role, capacity, np.zeros((1, 0, 0), np.int64))
 
 
 def ticks_of(shape: PipelineShape) -> Ints:
@@ -130,12 +128,13 @@ def _capacity(shape: PipelineShape, stage: int) -> Ints:
     return np.where(left < 0, -1, np.floor(np.minimum(fits, m))).astype(np.int64)
 
 
-def waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Waits:
+def waits_of(shape: PipelineShape, streams: list[list[Stream]]) -> Waits:
     """What waits for what by data, order within streams and waits for memory, with the machines of these streams."""
     topo = np.array(list(_in_precedence_order(shape)), dtype=np.int64)
     rows = np.array(list(_waits(shape)), dtype=np.int64).reshape(-1, 3)
     out_order = np.argsort(rows[:, 0], kind="mergesort")
     in_order = np.argsort(rows[:, 1], kind="mergesort")
+    num_jobs = 2 * shape.num_operations
     jobs = np.arange(num_jobs + 1)
     machine = np.full(num_jobs, -1, dtype=np.int64)
     for number, parts in enumerate(streams):
@@ -153,14 +152,14 @@ def waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -
         rows[in_order, 0],
         rows[in_order, 2],
         machine,
-        _last_of(shape, num_jobs),
+        _last_of(shape),
     )
 
 
-def _last_of(shape: PipelineShape, num_jobs: int) -> Ints:
+def _last_of(shape: PipelineShape) -> Ints:
     """Ticks between the start of a job and the end of it and, after the last kind, of the gradient exchange."""
-    last = np.zeros(num_jobs, dtype=np.int64)
-    last[: shape.num_operations] = np.repeat(shape.duration_ks.ravel(), shape.num_microbatches).astype(np.int64)
+    last = ticks_of(shape)
+    last[shape.num_operations :] = 0
     for s in range(shape.num_stages):
         last[shape.operation_id(shape.num_kinds - 1, s, shape.num_microbatches - 1)] += int(shape.sync_s[s])
     return last

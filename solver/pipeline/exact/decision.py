@@ -46,7 +46,6 @@ class FeasibilitySearch:
         *,
         weight: Floats | None = None,
         rule: tuple[float, float] = RULE,
-        root_work: int = ROOT_WORK,
         joint: JointRanks | None = None,
         given: Given | None = None,
     ) -> None:
@@ -62,15 +61,15 @@ class FeasibilitySearch:
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
-        retained = (self._state.est <= self._state.lst).all() and self._narrow(root_work, joint)
+        retained = (self._state.est <= self._state.lst).all() and self._narrow(joint)
         self.status = OPEN if retained else REFUTED
 
-    def _narrow(self, work: int, joint: JointRanks | None) -> bool:
+    def _narrow(self, joint: JointRanks | None) -> bool:
         machines, waits = self._state_space.machines, self._state_space.waits
         if joint is None:
-            return bool(propagate(machines, waits, self._state, self._rows, work))
+            return bool(propagate(machines, waits, self._state, self._rows, ROOT_WORK))
         joint.seen[:] = -1
-        return bool(propagate_jointly(machines, waits, joint, self._state, self._rows, work))
+        return bool(propagate_jointly(machines, waits, joint, self._state, self._rows, ROOT_WORK))
 
     @property
     def work(self) -> int:
@@ -218,13 +217,13 @@ def _free_order(machines: Machines) -> Ints:
 
 def _nothing(machines: Machines, horizon: int) -> Given:
     """Every pair is open, and every start up to the horizon."""
-    early = np.zeros(machines.num_jobs, dtype=np.int64)
+    early = np.zeros_like(machines.ticks)
     return Given(_free_order(machines), early, np.full_like(early, horizon))
 
 
 def _new_state(state_space: StateSpace, horizon: int, given: Given) -> State:
     machines, waits, order = state_space.machines, state_space.waits, given.order
-    size, num_machines = machines.num_jobs, len(machines.length)
+    size, num_machines = len(machines.ticks), len(machines.length)
     value = np.concatenate([given.early, np.minimum(given.late, horizon - waits.last), order.ravel()])
     length = len(value)
     return State(

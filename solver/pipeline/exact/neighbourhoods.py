@@ -133,7 +133,7 @@ class WindowSearch:
         self._random = np.random.default_rng(seed)
         self._ways = [WindowKind(share, slope) for share in SHARES for slope in SLOPES]
         state_space = state_space_of(shape)
-        self._alone = NamedSpace(state_space, np.arange(state_space.machines.num_jobs))
+        self._alone = NamedSpace(state_space, np.arange(len(state_space.machines.ticks)))
         self._spaces = None if state_space.complete else ChainSpaces(shape)
         self._nodes, self._of_message = nodes_of(shape)
         self._messages = np.flatnonzero(self._of_message >= 0)
