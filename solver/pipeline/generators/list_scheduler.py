@@ -10,14 +10,13 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, DispatchState, tails
+from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, LONGEST_TAIL, DispatchState, tails
 from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
 from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
 from solver.pipeline.simulate import channel_streams
 from solver.pipeline.simulate_kernel import columns_of
 
 UNLIMITED = np.int64(2**40)
-LONGEST_TAIL = 2  # a message rule
 
 
 @dataclass(frozen=True)

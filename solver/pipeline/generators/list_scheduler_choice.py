@@ -2,11 +2,11 @@
 
 Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`, 5 F first
 unless the last operation was one), 1 share of W that must fit before the next known arrival, 2 share of F within which
-an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that
-a W makes room for and a B does not), 4 chunk order (0 the later stage first, 1 the earlier micro-batch first),
-5 message rule, 6 W right after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W,
-in the guide's own unit, 2 the share of the choice within which an arriving F or B of less guide is waited for, and 4
-whether the F of a rank go strictly in order of their guides.
+an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that a
+W makes room for and a B does not), 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message
+rule (0 the one that was ready first, 2 the one with the longest tail), 6 W right after B, 7 look-ahead of F as share of
+B. With a guide, 1 is what is added to the guide of W, in the guide's own unit, 2 the share of the choice within which
+an arriving F or B of less guide is waited for, and 4 whether the F of a rank go strictly in order of their guides.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from solver.pipeline.simulate_kernel import ShapeColumns
 IDLE = -1
 FILL, GUIDED, INTERLEAVE = 3, 4, 5  # preferences beyond 0 to 2
 ARRIVED_FORWARD, CROSSPIPE = 1, 2  # when W goes first
+LONGEST_TAIL = 2  # the message rule beside 0
 
 
 class DispatchState(NamedTuple):

@@ -11,7 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.generators.list_scheduler_choice import FILL, IDLE, DispatchState, choose, given_or_weight
+from solver.pipeline.generators.list_scheduler_choice import (
+    FILL,
+    IDLE,
+    LONGEST_TAIL,
+    DispatchState,
+    choose,
+    given_or_weight,
+)
 from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
 
@@ -268,17 +275,15 @@ def _start_rank(
     at = record.rank_offsets[rank] + record.rank_fill[rank]
     if at >= record.rank_offsets[rank + 1]:
         return
-    if given.size > 0 and policy[0] == FILL:
-        operation = given_or_weight(columns, state, rank, now, given)
-    elif given.size > 0:
+    is_given = given.size > 0 and policy[0] != FILL
+    if is_given:
         operation = given[at] if state.arrival[given[at]] <= now else IDLE
+    elif given.size > 0:
+        operation = given_or_weight(columns, state, rank, now, given)
     else:
         operation = choose(columns, state, rank, now, policy)
     if operation == IDLE:
-        if given.size > 0 and policy[0] != FILL:
-            next_s = state.arrival[given[at]]
-        else:
-            next_s = _next_arrival(columns, state, rank, now)
+        next_s = state.arrival[given[at]] if is_given else _next_arrival(columns, state, rank, now)
         if next_s < np.inf and not columns.blocking:
             _push(events, next_s, 3 * rank + ARRIVAL)
         return
@@ -369,11 +374,8 @@ def _take(state: DispatchState, record: Record, channel: int, message: int, slot
 
 @inlined
 def _message_key(columns: ShapeColumns, state: DispatchState, message: int, policy: Floats) -> float:
-    """Small goes first: by readiness, gradients first, or by the longest remaining path."""
+    """Small goes first: by readiness or by the longest remaining path, and gradient exchanges last."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     if message >= num_operations:
         return 1e18
-    if policy[5] == 2:
-        return float(-state.tail[message])
-    gradient_first = 0.0 if policy[5] == 0 or message >= columns.num_stages * columns.num_microbatches else 1e15
-    return float(gradient_first + state.message_ready[message])
+    return float(-state.tail[message] if policy[5] == LONGEST_TAIL else state.message_ready[message])

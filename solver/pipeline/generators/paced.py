@@ -77,11 +77,10 @@ class _Found(NamedTuple):
 
 def paced(shape: PipelineShape) -> PipelineOrder | None:
     """The fastest of some paces; None for one chunk per rank, where memory suffices, or where no order fits."""
-    busy_s, full_s = busiest_s(shape), by_memory_s(shape)
-    if not _is_scarce(shape, busy_s, full_s):
+    interval_s = _interval_s(shape)
+    if not interval_s:
         return None
     scheduler, alone = ListScheduler(shape), _alone(shape)
-    interval_s = max(busy_s, full_s)
     filled_s = interval_s * _whole_microbatches(shape)
 
     def made(pace: Pace) -> _Found:
@@ -106,13 +105,18 @@ def paced(shape: PipelineShape) -> PipelineOrder | None:
 
 def num_orders(shape: PipelineShape) -> int:
     """How many orders `paced` makes of a shape."""
-    return len(PACES) + _num_changes(shape) if _is_scarce(shape, busiest_s(shape), by_memory_s(shape)) else 0
+    return len(PACES) + _num_changes(shape) if _interval_s(shape) else 0
 
 
 def releases(shape: PipelineShape, pace: Pace) -> Floats:
-    """When each micro-batch begins, over the shortest interval."""
-    size = max(round(pace.group * _whole_microbatches(shape)), 1)
-    return _releases(shape.num_microbatches, min(size, LARGEST * shape.num_ranks + 1, shape.num_microbatches), pace)
+    """When each micro-batch begins, over the shortest interval; groups have the pace's size or, to be equal, less."""
+    m, size = shape.num_microbatches, max(round(pace.group * _whole_microbatches(shape)), 1)
+    num_groups = -(-m // min(size, LARGEST * shape.num_ranks + 1, m))
+    number = np.arange(m)
+    group = number * num_groups // m
+    first = np.searchsorted(group, group)
+    begins: Floats = first * pace.between + (number - first) * pace.inside
+    return begins
 
 
 def by_memory_s(shape: PipelineShape) -> float:
@@ -125,9 +129,11 @@ def by_memory_s(shape: PipelineShape) -> float:
     return float(np.divide(held_r, shape.budget_r, out=np.zeros(shape.num_ranks), where=shape.budget_r > 0).max())
 
 
-def _is_scarce(shape: PipelineShape, busy_s: float, full_s: float) -> bool:
-    """Whether chunks have so little memory that the other generators are not as good."""
-    return shape.num_stages >= 2 * shape.num_ranks and full_s > SCARCE * busy_s
+def _interval_s(shape: PipelineShape) -> float:
+    """The shortest conceivable interval (s); 0 where chunks have so much memory that other generators are as good."""
+    busy_s, full_s = busiest_s(shape), by_memory_s(shape)
+    is_scarce = shape.num_stages >= 2 * shape.num_ranks and full_s > SCARCE * busy_s
+    return max(busy_s, full_s) if is_scarce else 0.0
 
 
 def _num_changes(shape: PipelineShape) -> int:
@@ -168,16 +174,3 @@ def _whole_microbatches(shape: PipelineShape) -> float:
     held_r = np.bincount(shape.rank_of_s, weights=shape.activation_s, minlength=shape.num_ranks)
     most = np.full(shape.num_ranks, float(shape.num_microbatches))
     return float(np.divide(shape.budget_r, held_r, out=most, where=held_r > 0).min())
-
-
-def _releases(num_microbatches: int, size: int, pace: Pace) -> Floats:
-    """In intervals, of groups that have `size` micro-batches or, so that they are equal, fewer.
-
-    >>> _releases(5, 3, Pace(1.0, 1.0, 0.25)).tolist()
-    [0.0, 0.25, 0.5, 3.0, 3.25]
-    """
-    number, num_groups = np.arange(num_microbatches), -(-num_microbatches // size)
-    group = number * num_groups // num_microbatches
-    first = np.searchsorted(group, group)
-    begins: Floats = first * pace.between + (number - first) * pace.inside
-    return begins
