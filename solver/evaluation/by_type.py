@@ -101,7 +101,8 @@ def _memory_binds(configuration: Configuration, costs: dict[str, TypeCost], num_
 def best_partitioned(
     context: Context, configuration: Configuration, cutoff_s: float, clock: Clock
 ) -> Iterator[Candidate]:
-    """Candidates with the types and layers whose pipelines have the least bounds, rank after rank on its type.
+    """Candidates with the types and layers whose pipelines have the least bounds, rank after rank on its type: one
+    route for all replicas, in each island that holds it.
 
     Shares by the slowest rank alone are far from these where there are few micro-batches: then all ranks of the way of
     one micro-batch count.
@@ -110,7 +111,11 @@ def best_partitioned(
         return
     whole = placement_problem(context, configuration)
     for types, layers in best_partitions(context, configuration, cutoff_s, clock):
-        yield from _whole_ranks(context, configuration, whole, list(types), layers)
+        own = configuration.model_copy(update={"layers_per_stage": layers})
+        for problem in by_island(context, whole):
+            routes = keep_ranks_whole(_on_types(context, problem, list(types)))
+            if routes is not None:
+                yield Candidate(own, pooled(context, own, routes))
 
 
 def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:
@@ -129,17 +134,6 @@ def ranks_by_type(context: Context, candidate: Candidate) -> bool:
     pools_r = zip(*(route.pools for route in candidate.routes), strict=True)
     ranks = [{context.pools[pool].gpu.name for pool in pools} for pools in pools_r]
     return all(len(names) == 1 for names in ranks) and len(set().union(*ranks)) > 1
-
-
-def _whole_ranks(
-    context: Context, configuration: Configuration, whole: PlacementProblem, types: list[str], layers: tuple[int, ...]
-) -> Iterator[Candidate]:
-    """One route for all replicas, in each island that holds it, with these types of ranks and layers of stages."""
-    own = configuration.model_copy(update={"layers_per_stage": layers})
-    for problem in by_island(context, whole):
-        routes = keep_ranks_whole(_on_types(context, problem, types))
-        if routes is not None:
-            yield Candidate(own, pooled(context, own, routes))
 
 
 def _everywhere(

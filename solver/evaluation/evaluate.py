@@ -27,7 +27,7 @@ from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders, rough_time_s
-from solver.evaluation.ways import TimedWay, Way, better_way, takes
+from solver.evaluation.ways import TimedWay, Way, better_way
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
@@ -237,18 +237,18 @@ def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[
     at_once = all(shifted is None for _, shifted in ways)
     if at_once and _links_s(costs) >= limit_s:
         return True
+
+    def is_late(way: Way) -> bool:
+        """By the pipeline's bound without the exchanges, which `exchanges` times itself."""
+        return lower_bound(way.problem.without_exchanges()) + way.stagger_s >= limit_s
+
     longest = nlargest(MOST_COMPARED, ways, key=lambda both: rough_time_s(both[0].problem))
-    return any(takes(limit_s, *both, _bound_s) for both in longest)
+    return any(all(is_late(way) for way in both if way is not None) for both in longest)
 
 
 def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
     shifted = problem.model_copy(update={"hops": pipeline_hops(division.delays)})
     return Way(shifted, division.delays, division.stagger_s)
-
-
-def _bound_s(problem: PipelineProblem) -> float:
-    """Least end of the last operation: the pipeline's bound without the exchanges, which `exchanges` times itself."""
-    return lower_bound(problem.without_exchanges())
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:

@@ -6,7 +6,6 @@ The delays are those of `solver/transport/time_division.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from models.schedule import PipelineProblem
@@ -85,13 +84,3 @@ def _timed(way: Way, scheduler: Scheduler) -> TimedWay | None:
 def _same_order(timing: Timing, way: Way) -> Timing:
     """The order of another way under the delays of this one."""
     return Timing.of(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
-
-
-Bound = Callable[[PipelineProblem], float]
-
-
-def takes(limit_s: float, at_once: Way, in_time_slots: Way | None, bound_s: Bound) -> bool:
-    """Whether a bound says of both ways that they end at a limit or later."""
-    if bound_s(at_once.problem) < limit_s:
-        return False
-    return in_time_slots is None or bound_s(in_time_slots.problem) + in_time_slots.stagger_s >= limit_s
