@@ -80,7 +80,7 @@ def enumerate_space(request: PlanRequest, *, most_operations: float = MAX_OPERAT
     rows = _with_batches(request, shapes, most_operations)
     rows = _with_experts(request, rows)
     rows = _with_sharding(request, pools, rows)
-    rows = _with_choices(rows, "recompute", _recompute_codes(request))
+    rows = _with_recompute(request, rows)
     rows = _with_layer_splits(request, pools, rows)
     columns = Columns(**{field.name: rows[field.name] for field in fields(Columns)})
     return Space(columns=columns, family=rows["family"], layer_split=rows["layer_split"])
@@ -257,7 +257,8 @@ def _with_batches(request: PlanRequest, rows: Rows, most_operations: float) -> R
     if request.constraints.use_all_gpus:
         replica = rows["tp"] * rows["cp"] * rows["pp"]
         keep &= (dp + 1) * replica[:, None] > usable_gpus(request)
-    return _cross_where(_without(rows, "max_dp"), table, ("dp", "micro_batch", "num_microbatches"), keep)
+    rows = {name: column for name, column in rows.items() if name != "max_dp"}
+    return _crossed(rows, table, ("dp", "micro_batch", "num_microbatches"), keep)
 
 
 def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
@@ -267,7 +268,7 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
         [1] if moe is None else [ep for ep in allowed or _powers_of_two(moe.num_experts) if moe.num_experts % ep == 0]
     )
     table = np.array(degrees, dtype=np.int64).reshape(-1, 1)
-    return _cross_where(rows, table, ("ep",), (rows["dp"] * rows["cp"])[:, None] % table[:, 0] == 0)
+    return _crossed(rows, table, ("ep",), (rows["dp"] * rows["cp"])[:, None] % table[:, 0] == 0)
 
 
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
@@ -285,7 +286,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     trivial = (dp == 1) & ((sharding == FSDP) | (sharding == HSDP))
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial
-    crossed = _cross_where(rows, table[:, :1], ("sharding",), keep)
+    crossed = _crossed(rows, table[:, :1], ("sharding",), keep)
     return {**crossed, "shard_group": shard_group[keep]}
 
 
@@ -301,13 +302,15 @@ def num_places(pools: list[Pool]) -> int:
     return len({pool.place for pool in pools})
 
 
-def _recompute_codes(request: PlanRequest) -> list[int]:
+def _with_recompute(request: PlanRequest, rows: Rows) -> Rows:
     """Selective recomputation is what fused attention does anyway, so it is tried only without it."""
     usual: tuple[Recompute, ...] = (
         ("none", "full") if request.workload.flash_attention else ("none", "selective", "full")
     )
     names = request.constraints.allowed.recompute or usual
-    return [RECOMPUTE_CODES.index(name) for name in names]
+    codes = np.array([RECOMPUTE_CODES.index(name) for name in names], dtype=np.int64)
+    crossed = {name: np.repeat(column, len(codes)) for name, column in rows.items()}
+    return {**crossed, "recompute": np.tile(codes, len(rows["tp"]))}
 
 
 def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
@@ -363,25 +366,9 @@ def fastest_type(pools: Sequence[Pool]) -> str:
     return max((pool.gpu for pool in pools), key=_strength).name
 
 
-def _with_choices(rows: Rows, name: str, values: list[int]) -> Rows:
-    return _cross(rows, np.array(values, dtype=np.int64).reshape(-1, 1), (name,))
-
-
-def _cross(rows: Rows, table: IntArray, names: tuple[str, ...]) -> Rows:
-    """Every row with every row of `table`, whose columns get `names`."""
-    num_rows, num_new = len(next(iter(rows.values()))), len(table)
-    crossed = {name: np.repeat(column, num_new) for name, column in rows.items()}
-    crossed.update({name: np.tile(table[:, index], num_rows) for index, name in enumerate(names)})
-    return crossed
-
-
-def _cross_where(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:
-    """`_cross`, of which only what `keep` (rows x table) allows is ever made."""
+def _crossed(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:
+    """Every row with every row of `table` that `keep` (rows x table) allows; the columns of the table get `names`."""
     row, choice = np.nonzero(keep)
     crossed = {name: column[row] for name, column in rows.items()}
     crossed.update({name: table[choice, index] for index, name in enumerate(names)})
     return crossed
-
-
-def _without(rows: Rows, name: str) -> Rows:
-    return {retained: column for retained, column in rows.items() if retained != name}

@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
+from solver.configurations.enumerate import BY_GPU_TYPE, LOOP_FAMILY, Space
 from solver.context import Context
 from solver.cost.data_parallel import (
     crossing_bytes,
@@ -26,8 +26,6 @@ from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.estimates.params import ESTIMATES
 from solver.placement.distances import EACH, TYPES
-
-LOOP = FAMILY_CODES.index("loop")
 
 
 def guess_s(
@@ -115,7 +113,9 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     Those of a rank follow each other on its cards; links carry those of all ranks as far as they can.
     """
     columns, whole = job.space.columns, job.whole
-    per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])
+    per_byte = np.where(
+        job.space.family == LOOP_FAMILY, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of]
+    )
     message_s = whole.boundary_bytes * per_byte
     delay_s = pattern.delay_s[row_of] + message_s
     if pattern.wait_s_per_byte.any():

@@ -12,7 +12,6 @@ from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import exceeds_traffic_limit
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
-from solver.search.params import DEFAULTS
 from solver.search.pricing import Pricing
 
 TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the request allows"
@@ -24,7 +23,6 @@ class Comparison:
 
     frontier: Frontier
     best: Incumbent
-    least_gain: float = DEFAULTS.improve_gain
     tried: list[BaselineResult] = field(default_factory=list)
     before: tuple[Baseline, ...] = ()
 
@@ -49,10 +47,10 @@ class Comparison:
         self.tried = sorted([*self.tried, tried], key=lambda one: POLICIES.index(one.policy))
 
     def _checked(self, tried: BaselineResult, own: Evaluation) -> BaselineResult:
-        value = self.best.value_of(own)
-        if self.best.is_better(own, value, self.least_gain):
+        value, least_gain = self.best.value_of(own), self.frontier.params.improve_gain
+        if self.best.is_better(own, value, least_gain):
             return replace(tried, best=None, reason="no time was left to judge its best plan")
-        if value < self.best.value * (1.0 - self.least_gain):
+        if value < self.best.value * (1.0 - least_gain):
             return replace(tried, best=None, reason="the judge rejects its best plan")
         if exceeds_traffic_limit(self.frontier.context, own):
             return replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)
