@@ -59,6 +59,13 @@ class PipelineShape:
         """Links times two directions."""
         return 2 * len(self.link_names)
 
+    @property
+    def chunk_s(self) -> Ints:
+        """How many stages its rank has before each stage."""
+        same = self.rank_of_s[:, None] == self.rank_of_s
+        before: Ints = np.tril(same, -1).sum(axis=1).astype(np.int64)
+        return before
+
     def operation_id(self, kind: int, stage: int, microbatch: int) -> int:
         """Id of one operation."""
         return (kind * self.num_stages + stage) * self.num_microbatches + microbatch

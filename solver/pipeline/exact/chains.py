@@ -51,8 +51,7 @@ class ChainSpaces:
     def __init__(self, shape: PipelineShape) -> None:
         self._shape = shape
         self._num_jobs = 2 * shape.num_operations
-        same = shape.rank_of_s[:, None] == shape.rank_of_s[None, :]
-        self._chunk_s = np.tril(same, -1).sum(axis=1)
+        self._chunk_s = shape.chunk_s
         self._waits = waits_of(shape, [])
         self._ticks = ticks_of(shape)
         self._channels = [

@@ -17,7 +17,7 @@ from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
 from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.local_search.progress import PipelineSearch
-from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
+from solver.pipeline.problem import Floats, Ints, PipelineOrder
 from solver.pipeline.simulate import durations, occupancies, rank_totals
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
@@ -62,7 +62,7 @@ class _Chain:
     def __init__(self, search: PipelineSearch, order: PipelineOrder, *, seed: int) -> None:
         self._shape, self._objective = search.shape, search.problem.objective
         self._random = np.random.default_rng(seed)
-        self._chunk_s = _chunks(search.shape)
+        self._chunk_s = search.shape.chunk_s
         self._columns, self._scheduler = columns_of(search.shape), ListScheduler(search.shape)
         self._operation_s, self._message_s = durations(search.shape), occupancies(search.shape)
         self._value_s, self._wished = self._replayed(order)
@@ -136,10 +136,3 @@ class _Chain:
             first = int(random.integers(shape.num_stages))
             last = min(first + 1 + int(random.integers(shape.num_ranks)), last)
         return np.arange(first, last)
-
-
-def _chunks(shape: PipelineShape) -> Ints:
-    """Of every stage, how many stages its rank has before it."""
-    same = shape.rank_of_s[:, None] == shape.rank_of_s[None, :]
-    before: Ints = np.tril(same, -1).sum(axis=1).astype(np.int64)
-    return before
