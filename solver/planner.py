@@ -133,22 +133,22 @@ def _searched(
     elapsed = clock() - started
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
-    if search.result.nothing_open:
-        return Infeasible(reasons=_reasons(search, late), elapsed_s=clock() - started)
-    least_s = search.result.least_s
-    reasons = () if search.frontier.any_fits else memory_reasons(context, space, late=late)
-    reasons = reasons or duration_reasons(context, least_s)
-    if reasons:  # known without prices, or of all that there was no time for
+    reasons = _reasons(search, late)
+    if reasons or search.result.nothing_open:
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=least_s, detail=search.result.account(), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=search.result.least_s, detail=search.result.account(), elapsed_s=elapsed)
 
 
 def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
     """Why a search that priced everything found nothing: no memory, no place, or what fits is late, the rest too big.
 
-    What is late for certain is never priced, so nothing is known of its memory.
+    What is late for certain is never priced, so nothing is known of its memory. Of a search that had no time for all
+    of it, what is known without prices, if anything.
     """
     context, frontier, least_s = search.frontier.context, search.frontier, search.result.least_s
+    if not search.result.nothing_open:
+        too_big = () if frontier.any_fits else memory_reasons(context, frontier.space, late=late)
+        return too_big or duration_reasons(context, least_s)
     need_bytes, row = frontier.least_need
     reasons = () if frontier.any_fits or row < 0 else memory_reason(context, frontier.space, need_bytes, row, late=late)
     if reasons and not frontier.unpriced.target_rules_out:
