@@ -17,7 +17,8 @@ import numpy as np
 from benchmarks.compiled import compile_first
 from benchmarks.pipeline_cases import FAMILIES, family_case, random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of

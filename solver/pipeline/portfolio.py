@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from models.schedule import Operation, PipelineProblem, Sends
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with_messages
+from solver.pipeline.generators.list_scheduler import greedy_order, with_messages
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.portfolio import quick_schedule

@@ -13,7 +13,8 @@ from solver.pipeline.exact.columns import state_space_of
 from solver.pipeline.exact.decision import OPEN, REFUTED, least_open
 from solver.pipeline.exact.joint import joint_ranks_of, no_joint_ranks
 from solver.pipeline.exact.shaving import WindowShaving, jobs_of, shave_windows
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.tabu import in_order
 from solver.pipeline.portfolio import policies

@@ -14,7 +14,8 @@ from solver.pipeline.exact.columns import state_space_of
 from solver.pipeline.exact.decision import REACHED, REFUTED, FeasibilitySearch
 from solver.pipeline.exact.horizon_search import state_space_tick_s
 from solver.pipeline.exact.neighbourhoods import WindowSearch
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order, one_by_one
+from solver.pipeline.generators.list_scheduler import greedy_order, one_by_one
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.local_search.tabu import in_order
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.quantise import quantise

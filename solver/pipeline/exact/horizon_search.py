@@ -19,8 +19,8 @@ from solver.pipeline.exact.columns import StateSpace, state_space_of
 from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states, order_of
 from solver.pipeline.exact.joint import joint_ranks_of
 from solver.pipeline.exact.joint_kernel import JointRanks
-from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
-from solver.pipeline.generators.list_scheduler_choice import GUIDED
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import GUIDED, LONGEST_TAIL, Policy
 from solver.pipeline.local_search.descent import CHUNK_WORK_S, improvements
 from solver.pipeline.local_search.progress import Horizons, PipelineSearch, bound_ticks, value_ticks
 from solver.pipeline.problem import Floats, PipelineOrder, PipelineShape

@@ -8,11 +8,9 @@ later sub-blocks of W do, which are merged afterwards.
 
 from __future__ import annotations
 
-from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
-from solver.pipeline.generators.list_scheduler_choice import CROSSPIPE, INTERLEAVE
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, CROSSPIPE, INTERLEAVE, LONGEST_TAIL, Policy
 from solver.pipeline.problem import PipelineOrder, PipelineShape
-
-ALTERNATE = 2  # a preference of the list scheduler
 
 
 def greedy(shape: PipelineShape) -> PipelineOrder:

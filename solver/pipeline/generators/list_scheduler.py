@@ -6,35 +6,17 @@ The order in which messages of a given rank order take shared links is planned h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, LONGEST_TAIL, DispatchState, tails
+from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, LONGEST_TAIL, DispatchState, Policy, tails
 from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
 from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
 from solver.pipeline.simulate import channel_streams
 from solver.pipeline.simulate_kernel import columns_of
 
 UNLIMITED = np.int64(2**40)
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How an idle rank chooses; the fields are explained in `list_scheduler_choice`."""
-
-    preference: int = 0
-    weight_share: float = 0.0
-    backward_wait: float = 0.0
-    weight_when_blocked: int = 0
-    earlier_microbatch: bool = False
-    message_rule: int = 0
-    weight_at_once: bool = False
-    forward_wait: float = 0.0
-
-    def vector(self) -> Floats:
-        """The form that the kernel takes."""
-        return np.array(astuple(self), dtype=np.float64)
 
 
 def greedy_order(
@@ -64,7 +46,7 @@ class ListScheduler:
         if strict:
             state.reserve_s[:] = 0.0
         record = Record._make(column.copy() for column in self._record)
-        end = dispatch(self._columns, state, record, np.zeros(0, dtype=np.int64), policy.vector())
+        end = dispatch(self._columns, state, record, np.zeros(0, dtype=np.int64), policy.in_floats())
         return None if end < 0 else record
 
 
@@ -120,7 +102,7 @@ def _run(
     record = _new_record(shape)
     state = _new_state(shape, limits, tails(columns), reserves_memory=not given.size)
     state = state._replace(guide=np.zeros(0) if guide is None else guide)
-    end = dispatch(columns, state, record, given, policy.vector())
+    end = dispatch(columns, state, record, given, policy.in_floats())
     return None if end < 0 else order_of(record)
 
 

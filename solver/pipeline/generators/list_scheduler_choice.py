@@ -1,13 +1,4 @@
-"""What an idle rank does next: the policy of the list scheduler, compiled.
-
-Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`, 5 F first
-unless the last operation was one), 1 share of W that must fit before the next known arrival, 2 share of F within which
-an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that a
-W makes room for and a B does not), 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message
-rule (0 the one that was ready first, 2 the one with the longest tail), 6 W right after B, 7 look-ahead of F as share of
-B. With a guide, 1 is what is added to the guide of W, in the guide's own unit, 2 the share of the choice within which
-an arriving F or B of less guide is waited for, and 4 whether the F of a rank go strictly in order of their guides.
-"""
+"""What an idle rank does next: the policy of the list scheduler, compiled."""
 
 from __future__ import annotations
 
@@ -20,9 +11,39 @@ from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
 
 IDLE = -1
-FILL, GUIDED, INTERLEAVE = 3, 4, 5  # preferences beyond 0 to 2
+ALTERNATE, FILL, GUIDED, INTERLEAVE = 2, 3, 4, 5  # preferences beyond B first and F first
 ARRIVED_FORWARD, CROSSPIPE = 1, 2  # when W goes first
 LONGEST_TAIL = 2  # the message rule beside 0
+
+
+class Policy(NamedTuple):
+    """How an idle rank chooses.
+
+    `preference`: 0 B first, 1 F first, `ALTERNATE`, `FILL` a given order of F and B, `GUIDED` least `guide`,
+    `INTERLEAVE` F first unless the last operation was one. `weight_share`: of W, what must fit before the next known
+    arrival. `backward_wait` and `forward_wait`: share of an F, and of a B, within which an arriving one of the other
+    kind is waited for. `weight_when_blocked`: W goes first when memory blocks an F that has arrived, or by CrossPipe's
+    rule any F that a W makes room for and a B does not. `earlier_microbatch`: of several chunks the earlier micro-batch
+    first, else the later stage. `message_rule`: 0 what was ready first, or `LONGEST_TAIL`. `weight_at_once`: W right
+    after B.
+
+    With a guide, `weight_share` is what is added to the guide of W, in the guide's own unit, `backward_wait` the share
+    of the choice within which an arriving F or B of less guide is waited for, and `earlier_microbatch` says whether the
+    F of a rank go strictly in order of their guides.
+    """
+
+    preference: float = 0.0
+    weight_share: float = 0.0
+    backward_wait: float = 0.0
+    weight_when_blocked: float = 0.0
+    earlier_microbatch: float = 0.0
+    message_rule: float = 0.0
+    weight_at_once: float = 0.0
+    forward_wait: float = 0.0
+
+    def in_floats(self) -> Policy:
+        """The form that kernels take: they are compiled for one type of every entry."""
+        return Policy(*map(float, self))
 
 
 class DispatchState(NamedTuple):
@@ -50,28 +71,29 @@ class DispatchState(NamedTuple):
 
 
 @inlined
-def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Policy) -> int:
     """The operation that an idle rank starts now, or IDLE."""
-    if policy[0] == GUIDED:
+    if policy.preference == GUIDED:
         return _guided(columns, state, rank, now, policy)
-    backward = _best(columns, state, rank, 1, now, policy)
-    forward = _best(columns, state, rank, 0, now, policy)
+    earlier_first = policy.earlier_microbatch == 1
+    backward = _best(columns, state, rank, 1, now, earlier_first)
+    forward = _best(columns, state, rank, 0, now, earlier_first)
     weight = IDLE
-    if columns.num_kinds == 3 and (forward == IDLE or policy[6] == 1):
-        weight = _best(columns, state, rank, 2, now, policy)
-    if weight >= 0 and policy[6] == 1:
+    if columns.num_kinds == 3 and (forward == IDLE or policy.weight_at_once == 1):
+        weight = _best(columns, state, rank, 2, now, earlier_first)
+    if weight >= 0 and policy.weight_at_once == 1:
         return weight
-    if weight >= 0 and policy[3] == ARRIVED_FORWARD and _forward_blocked(columns, state, rank, now):
+    if weight >= 0 and policy.weight_when_blocked == ARRIVED_FORWARD and _forward_blocked(columns, state, rank, now):
         return weight
-    if weight >= 0 and policy[3] == CROSSPIPE and _only_weight_unblocks(columns, state, rank):
+    if weight >= 0 and policy.weight_when_blocked == CROSSPIPE and _only_weight_unblocks(columns, state, rank):
         return weight
     if forward >= 0 and backward >= 0:
         return forward if _forward_first(state, rank, policy) else backward
     if backward >= 0:
-        wait_s = policy[7] * _duration(columns, backward)
+        wait_s = policy.forward_wait * _duration(columns, backward)
         return IDLE if _arrives_soon(columns, state, rank, 0, now, wait_s) else backward
     if forward >= 0:
-        wait_s = policy[2] * _duration(columns, forward)
+        wait_s = policy.backward_wait * _duration(columns, forward)
         return IDLE if _arrives_soon(columns, state, rank, 1, now, wait_s) else forward
     if weight >= 0:
         return _weight_or_wait(columns, state, rank, now, weight, policy)
@@ -79,10 +101,12 @@ def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, p
 
 
 @inlined
-def _forward_first(state: DispatchState, rank: int, policy: Floats) -> bool:
+def _forward_first(state: DispatchState, rank: int, policy: Policy) -> bool:
     """Which of an F and a B that both have arrived."""
-    last = state.last_kind_r[rank]
-    return bool(policy[0] == 1 or (policy[0] == 2 and last % 2 == 1) or (policy[0] == INTERLEAVE and last != 0))
+    last, preference = state.last_kind_r[rank], policy.preference
+    return bool(
+        preference == 1 or (preference == ALTERNATE and last % 2 == 1) or (preference == INTERLEAVE and last != 0)
+    )
 
 
 @inlined
@@ -104,25 +128,23 @@ def _only_weight_unblocks(columns: ShapeColumns, state: DispatchState, rank: int
 
 
 @inlined
-def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Policy) -> int:
     """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
-    m, num_stages = columns.num_microbatches, columns.num_stages
     best, best_guide = IDLE, np.inf
-    next_forward = _next_forward(columns, state, rank) if policy[4] == 1 else IDLE
+    next_forward = _next_forward(columns, state, rank) if policy.earlier_microbatch == 1 else IDLE
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
         for kind in range(columns.num_kinds):
-            microbatch = state.next_ks[kind, stage]
-            operation = (kind * num_stages + stage) * m + microbatch
-            if microbatch >= m or state.arrival[operation] > now:
+            operation = next_operation(columns, state, kind, stage)
+            if operation == IDLE or state.arrival[operation] > now:
                 continue
             if kind == 0 and (next_forward not in (IDLE, operation) or not _fits(columns, state, rank, stage)):
                 continue
-            guide = state.guide[operation] + (policy[1] if kind == 2 else 0.0)
+            guide = state.guide[operation] + (policy.weight_share if kind == 2 else 0.0)
             if guide < best_guide:
                 best, best_guide = operation, guide
     if best == IDLE or not _earlier_arrives(
-        columns, state, rank, best_guide, now, policy[2] * _duration(columns, best)
+        columns, state, rank, best_guide, now, policy.backward_wait * _duration(columns, best)
     ):
         return best
     return IDLE
@@ -133,10 +155,8 @@ def _next_forward(columns: ShapeColumns, state: DispatchState, rank: int) -> int
     """The F of least guide, arrived or not."""
     best, best_guide = IDLE, np.inf
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
-        stage = state.stage_flat[at]
-        microbatch = state.next_ks[0, stage]
-        operation = stage * columns.num_microbatches + microbatch
-        if microbatch < columns.num_microbatches and state.guide[operation] < best_guide:
+        operation = next_operation(columns, state, 0, state.stage_flat[at])
+        if operation != IDLE and state.guide[operation] < best_guide:
             best, best_guide = operation, state.guide[operation]
     return int(best)
 
@@ -148,13 +168,11 @@ def _earlier_arrives(
     """An F or B of less guide is known to arrive after now but before now + within_s."""
     if within_s <= 0:
         return False
-    m, num_stages = columns.num_microbatches, columns.num_stages
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
         for kind in range(2):
-            microbatch = state.next_ks[kind, stage]
-            operation = (kind * num_stages + stage) * m + microbatch
-            if microbatch >= m or not now < state.arrival[operation] < now + within_s:
+            operation = next_operation(columns, state, kind, stage)
+            if operation == IDLE or not now < state.arrival[operation] < now + within_s:
                 continue
             if state.guide[operation] < guide and (kind == 1 or _fits(columns, state, rank, stage)):
                 return True
@@ -173,17 +191,17 @@ def given_or_weight(columns: ShapeColumns, state: DispatchState, rank: int, now:
         stage = given[before] // m % num_stages
         if given[before] >= num_stages * m or _fits(columns, state, rank, stage):
             return int(given[before])
-    return int(_best(columns, state, rank, 2, now, np.zeros(8)))
+    return int(_best(columns, state, rank, 2, now, False))
 
 
 @inlined
 def _weight_or_wait(
-    columns: ShapeColumns, state: DispatchState, rank: int, now: float, weight: int, policy: Floats
+    columns: ShapeColumns, state: DispatchState, rank: int, now: float, weight: int, policy: Policy
 ) -> int:
     """W fills a gap unless F or B is known to arrive before the stated share of W would be over."""
     if _forward_blocked(columns, state, rank, now):
         return weight
-    share_s = policy[1] * _duration(columns, weight)
+    share_s = policy.weight_share * _duration(columns, weight)
     if _arrives_soon(columns, state, rank, 1, now, share_s) or _arrives_soon(columns, state, rank, 0, now, share_s):
         return IDLE
     return weight
@@ -196,22 +214,27 @@ def _duration(columns: ShapeColumns, operation: int) -> float:
 
 
 @inlined
-def _best(columns: ShapeColumns, state: DispatchState, rank: int, kind: int, now: float, policy: Floats) -> int:
-    """The best ready operation of one kind on a rank, over its stages."""
+def next_operation(columns: ShapeColumns, state: DispatchState, kind: int, stage: int) -> int:
+    """The first of a kind that a stage has not begun, or IDLE."""
+    microbatch = state.next_ks[kind, stage]
+    if microbatch >= columns.num_microbatches:
+        return IDLE
+    return int((kind * columns.num_stages + stage) * columns.num_microbatches + microbatch)
+
+
+@inlined
+def _best(columns: ShapeColumns, state: DispatchState, rank: int, kind: int, now: float, earlier_first: bool) -> int:
+    """The best ready operation of one kind on a rank: of its later stages, or of the earlier micro-batches, first."""
     best, best_microbatch = IDLE, columns.num_microbatches
-    m, num_stages = columns.num_microbatches, columns.num_stages
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
-        microbatch = state.next_ks[kind, stage]
-        if microbatch >= m:
-            continue
-        operation = (kind * num_stages + stage) * m + microbatch
-        if state.arrival[operation] > now:
+        operation = next_operation(columns, state, kind, stage)
+        if operation == IDLE or state.arrival[operation] > now:
             continue
         if kind == 0 and not _fits(columns, state, rank, stage):
             continue
-        if best == IDLE or policy[4] == 0 or microbatch < best_microbatch:
-            best, best_microbatch = operation, microbatch
+        if best == IDLE or not earlier_first or state.next_ks[kind, stage] < best_microbatch:
+            best, best_microbatch = operation, state.next_ks[kind, stage]
     return best
 
 
@@ -233,11 +256,9 @@ def _forward_blocked(columns: ShapeColumns, state: DispatchState, rank: int, now
     """An F has arrived but does not fit."""
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
-        microbatch = state.next_ks[0, stage]
-        if microbatch < columns.num_microbatches:
-            arrived = state.arrival[stage * columns.num_microbatches + microbatch] <= now
-            if arrived and not _fits(columns, state, rank, stage):
-                return True
+        operation = next_operation(columns, state, 0, stage)
+        if operation != IDLE and state.arrival[operation] <= now and not _fits(columns, state, rank, stage):
+            return True
     return False
 
 
@@ -250,11 +271,11 @@ def _arrives_soon(
         return False
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
-        microbatch = state.next_ks[kind, stage]
-        if microbatch < columns.num_microbatches:
-            arrival = state.arrival[(kind * columns.num_stages + stage) * columns.num_microbatches + microbatch]
-            if now < arrival < now + within_s and (kind == 1 or _fits(columns, state, rank, stage)):
-                return True
+        operation = next_operation(columns, state, kind, stage)
+        if operation == IDLE or not now < state.arrival[operation] < now + within_s:
+            continue
+        if kind == 1 or _fits(columns, state, rank, stage):
+            return True
     return False
 
 

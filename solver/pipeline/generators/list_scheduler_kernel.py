@@ -16,8 +16,10 @@ from solver.pipeline.generators.list_scheduler_choice import (
     IDLE,
     LONGEST_TAIL,
     DispatchState,
+    Policy,
     choose,
     given_or_weight,
+    next_operation,
 )
 from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
@@ -57,7 +59,7 @@ class ChangedServers(NamedTuple):
 
 
 @compiled
-def dispatch(columns: ShapeColumns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
+def dispatch(columns: ShapeColumns, state: DispatchState, record: Record, given: Ints, policy: Policy) -> float:
     """Run the simulation; returns the end of the last operation, or -1 when the given order blocks itself.
 
     `given` is a fixed rank order in the layout of `record.rank_flat`, or one of F and B alone whose gaps W fills, or
@@ -79,7 +81,7 @@ def _run(
     record: Record,
     pending: tuple[ChangedServers, EventQueue],
     given: Ints,
-    policy: Floats,
+    policy: Policy,
 ) -> float:
     columns, state, record, (touched, events) = uncounted((columns, state, record, pending))
     given, policy = uncounted((given, policy))
@@ -250,12 +252,9 @@ def _next_arrival(columns: ShapeColumns, state: DispatchState, rank: int, now: f
     first_s = np.inf
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         for kind in range(2):
-            microbatch = state.next_ks[kind, state.stage_flat[at]]
-            if microbatch < columns.num_microbatches:
-                kind_stage = kind * columns.num_stages + state.stage_flat[at]
-                arrival = state.arrival[kind_stage * columns.num_microbatches + microbatch]
-                if now < arrival < first_s:
-                    first_s = arrival
+            operation = next_operation(columns, state, kind, state.stage_flat[at])
+            if operation != IDLE and now < state.arrival[operation] < first_s:
+                first_s = state.arrival[operation]
     return first_s
 
 
@@ -268,14 +267,14 @@ def _start_rank(
     rank: int,
     now: float,
     given: Ints,
-    policy: Floats,
+    policy: Policy,
 ) -> None:
     if state.rank_busy[rank] == 1:
         return
     at = record.rank_offsets[rank] + record.rank_fill[rank]
     if at >= record.rank_offsets[rank + 1]:
         return
-    is_given = given.size > 0 and policy[0] != FILL
+    is_given = given.size > 0 and policy.preference != FILL
     if is_given:
         operation = given[at] if state.arrival[given[at]] <= now else IDLE
     elif given.size > 0:
@@ -312,7 +311,7 @@ def _start_channel(
     events: EventQueue,
     channel: int,
     now: float,
-    policy: Floats,
+    policy: Policy,
 ) -> None:
     if state.channel_busy[channel] == 1:
         return
@@ -373,9 +372,9 @@ def _take(state: DispatchState, record: Record, channel: int, message: int, slot
 
 
 @inlined
-def _message_key(columns: ShapeColumns, state: DispatchState, message: int, policy: Floats) -> float:
+def _message_key(columns: ShapeColumns, state: DispatchState, message: int, policy: Policy) -> float:
     """Small goes first: by readiness or by the longest remaining path, and gradient exchanges last."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     if message >= num_operations:
         return 1e18
-    return float(-state.tail[message] if policy[5] == LONGEST_TAIL else state.message_ready[message])
+    return float(-state.tail[message] if policy.message_rule == LONGEST_TAIL else state.message_ready[message])

@@ -12,14 +12,8 @@ from itertools import count, islice, product
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler import (
-    LONGEST_TAIL,
-    Policy,
-    greedy_order,
-    with_messages,
-    with_weights_filled,
-)
-from solver.pipeline.generators.list_scheduler_choice import GUIDED
+from solver.pipeline.generators.list_scheduler import greedy_order, with_messages, with_weights_filled
+from solver.pipeline.generators.list_scheduler_choice import GUIDED, LONGEST_TAIL, Policy
 from solver.pipeline.generators.orders import fastest_that_fits
 from solver.pipeline.generators.periodic import SteadyState, steady_states
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape

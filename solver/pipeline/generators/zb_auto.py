@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from itertools import product
 
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, Policy
 from solver.pipeline.generators.orders import is_one_way
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 from solver.pipeline.simulate import replay_shape
 
-BACKWARD_FIRST, ALTERNATE = 0, 2  # preferences of the list scheduler
+BACKWARD_FIRST = 0  # a preference of the list scheduler
 
 
 def zb_auto(shape: PipelineShape) -> PipelineOrder | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.generators.orders import in_flight_limits
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape
@@ -88,8 +89,8 @@ def _move(shape: PipelineShape, random: np.random.Generator, now: PolicySetting)
     """Change one entry of the policy, or the limits of some consecutive stages by one or two."""
     if random.random() < 0.35:
         other = _policy(random)
-        name = str(random.choice(list(Policy.__dataclass_fields__)))
-        return replace(now, policy=replace(now.policy, **{name: getattr(other, name)}))
+        name = str(random.choice(Policy._fields))
+        return replace(now, policy=now.policy._replace(**{name: getattr(other, name)}))
     limits = now.limits.copy()
     first = int(random.integers(shape.num_stages))
     last = first + 1 + int(random.geometric(0.4))

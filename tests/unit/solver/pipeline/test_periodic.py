@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.schedule import PipelineProblem
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with_messages
-from solver.pipeline.generators.list_scheduler_choice import GUIDED
+from solver.pipeline.generators.list_scheduler import greedy_order, with_messages
+from solver.pipeline.generators.list_scheduler_choice import GUIDED, Policy
 from solver.pipeline.generators.periodic import SteadyState, busiest_s, steady_states
 from solver.pipeline.generators.unrolling import guide_of, in_flight, orders_of, periodic, unrolled
 from solver.pipeline.local_search.progress import PipelineSearch
