@@ -13,52 +13,41 @@ from solver.arrays import FloatArray, IntArray
 class EstimateParams:
     """Parameters of the guessed iteration times. None of them bears on what is proven.
 
-    All were set by hand. `python -m benchmarks.guesses` shows what a change does: the rank correlation of guess and
-    evaluation, and how much slower the best of the first k by guess is than the best.
-
-    Memory and limits
-    -----------------
-    few_in_flight, few_chunks_in_flight
-        Times the bound and the fill, where memory holds too few micro-batches for a usual schedule by far; the second
-        with several chunks per rank, of which schedules with less memory cost less: on 2,256 random loops and Vs the
-        best quick schedule was on average 1.03 times the bound at 1.4 times the memory, 1.09 at 2.2, 1.16 at 3.5.
-    by_far, chunks_by_far
-        Times the memory there is is what a usual schedule would need by far; with less the factor is nearer to 1.
-    unlikely
-        Times the guess, where a GPU type is needed that the ends of the pipeline do not fit on, or no pattern is
-        possible.
-    oversize
-        Times the bound, where not even one micro-batch fits as far as a rough look can tell.
-    over_limit_s
-        Seconds, where more bytes cross buildings than the request allows: tried last.
-
-    Crossings
-    ---------
-    joint_squarings
-        Work w and messages c hold each other up where they take as long: (w^n + c^n)^(1/n), n two to this power, whose
-        squares and roots take a tenth of the time of any power.
-    split_gain
-        Exponent of what a split of messages may gain, since near links are soon full.
-    crowded
-        Times as many messages share the links of those that are split.
-    trust_in_fewest
-        Weight of the fewest replicas that must leave a place, by count, against even shares (a geometric mean).
-    beside
-        Of an edge, what messages and exchanges leave each other where both use it.
+    A comment is about the one or more parameters up to the next. All were set by hand. `python -m
+    benchmarks.guesses` shows what a change does: the rank correlation of guess and evaluation, and how much slower the
+    best of the first k by guess is than the best.
     """
 
+    # Memory and limits
+
+    # Times the bound and the fill, where memory holds too few micro-batches for a usual schedule by far; the second
+    # with several chunks per rank, of which schedules with less memory cost less: on 2,256 random loops and Vs the best
+    # quick schedule was on average 1.03 times the bound at 1.4 times the memory, 1.09 at 2.2, 1.16 at 3.5.
     few_in_flight: float = 1.4
-    by_far: float = 1.5
     few_chunks_in_flight: float = 1.17
+    # Times the memory there is is what a usual schedule would need by far; with less the factor is nearer to 1.
+    by_far: float = 1.5
     chunks_by_far: float = 3.0
+    # Times the guess, where a GPU type is needed that the ends of the pipeline do not fit on, or no pattern is
+    # possible.
     unlikely: float = 10.0
+    # Times the bound, where not even one micro-batch fits as far as a rough look can tell.
     oversize: float = 100.0
+    # Seconds, where more bytes cross buildings than the request allows: tried last.
     over_limit_s: float = 1e6
 
+    # Crossings
+
+    # Work w and messages c hold each other up where they take as long: (w^n + c^n)^(1/n), n two to this power, whose
+    # squares and roots take a tenth of the time of any power.
     joint_squarings: int = 2
+    # Exponent of what a split of messages may gain, since near links are soon full.
     split_gain: float = 0.9
+    # Times as many messages share the links of those that are split.
     crowded: float = 2.0
+    # Weight of the fewest replicas that must leave a place, by count, against even shares (a geometric mean).
     trust_in_fewest: float = 0.75
+    # Of an edge, what messages and exchanges leave each other where both use it.
     beside: float = 0.5
 
     def joint_s(self, work_s: FloatArray, messages_s: FloatArray) -> FloatArray:
