@@ -6,12 +6,11 @@ import numpy as np
 
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import promising
-from solver.search.alike import AlikeConfigurations
 from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier, is_first_bound
 from solver.search.incumbent import Incumbent
 from solver.search.params import SearchParams
-from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, RefineBoundTask
+from solver.search.tasks import AlikeConfigurations, BaselineTask, BreakTieTask, EvaluateTask, RefineBoundTask
 
 
 def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:

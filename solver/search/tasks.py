@@ -37,7 +37,6 @@ from solver.evaluation.places import Pattern, placements
 from solver.evaluation.reordering import reordered
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
-from solver.search.alike import AlikeConfigurations
 from solver.search.incumbent import Incumbent
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -49,6 +48,21 @@ PATTERNS: tuple[Pattern, ...] = (
     "in_order_spread_before",
     "in_order_spread",
 )
+
+
+@dataclass(frozen=True)
+class AlikeConfigurations:
+    """Configurations to be bounded together, their places in the frontier, and how far their bound matters.
+
+    They differ in expert parallelism and sharding alone. `quick`: without the pipelines of partitions, later they have
+    those. `effort`: how many times as many pipelines as usual.
+    """
+
+    indices: tuple[int, ...]
+    configurations: tuple[Configuration, ...]
+    target_bound_s: float
+    quick: bool = False
+    effort: int = 1
 
 
 @dataclass(frozen=True)
