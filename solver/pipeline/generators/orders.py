@@ -43,6 +43,12 @@ def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: in
     return np.concatenate([forwards[:warm_up], pairs.ravel(), whole[num_pairs:].ravel()])
 
 
+def fastest(shape: PipelineShape, orders: Iterable[PipelineOrder | None]) -> PipelineOrder | None:
+    """The order with the least makespan; None where there is none."""
+    found = (order for order in orders if order is not None)
+    return min(found, key=lambda order: replay_shape(shape, order).makespan_s, default=None)
+
+
 def fastest_that_fits(shape: PipelineShape, orders: Iterable[PipelineOrder]) -> PipelineOrder | None:
     """The order that memory allows with the least makespan; None where it allows none."""
     runs = ((order, replay_shape(shape, order)) for order in orders)

@@ -15,11 +15,10 @@ from functools import lru_cache
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import with_weights_filled
-from solver.pipeline.generators.orders import is_v
+from solver.pipeline.generators.orders import fastest, is_v
 from solver.pipeline.generators.v_reorder import reordered
 from solver.pipeline.generators.zbv_phases import zbv_phases
 from solver.pipeline.problem import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape
-from solver.pipeline.simulate import replay_shape
 
 PERIOD = 6  # units per micro-batch: F, B and W of both chunks of a rank
 OFFSETS = range(1, 5)
@@ -41,8 +40,7 @@ def v_half(shape: PipelineShape) -> PipelineOrder | None:
 
 def zbv(shape: PipelineShape) -> PipelineOrder | None:
     """1F1B's memory, ranks activations, and no bubble in the long run for equal times: by hand or the best block."""
-    orders = [order for order in (zbv_phases(shape), _from_blocks(shape, float(shape.num_ranks))) if order is not None]
-    return min(orders, key=lambda order: replay_shape(shape, order).makespan_s, default=None)
+    return fastest(shape, (zbv_phases(shape), _from_blocks(shape, float(shape.num_ranks))))
 
 
 def half_block(num_ranks: int) -> Ints:
@@ -62,17 +60,10 @@ def _from_blocks(
 ) -> PipelineOrder | None:
     if not is_v(shape) or shape.num_kinds == 2:
         return None
-    best: tuple[float, PipelineOrder] | None = None
     rounds = PERIOD * np.arange(shape.num_microbatches)
     starts = [(reordered(times, PERIOD, shape.num_microbatches), most_activations) for times in with_ends]
     starts += [(times[:, :, None] + rounds, held) for times, held in blocks_within(shape.num_ranks, most_activations)]
-    for start, activations in starts:
-        order = _order_of_block(shape, start, max(most_activations, activations))
-        if order is not None:
-            makespan_s = replay_shape(shape, order).makespan_s
-            if best is None or makespan_s < best[0]:
-                best = makespan_s, order
-    return None if best is None else best[1]
+    return fastest(shape, (_order_of_block(shape, start, max(most_activations, held)) for start, held in starts))
 
 
 def _order_of_block(shape: PipelineShape, start: Ints, most_activations: float) -> PipelineOrder | None:

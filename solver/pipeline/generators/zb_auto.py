@@ -12,9 +12,8 @@ from itertools import product
 
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, Policy
-from solver.pipeline.generators.orders import is_one_way
+from solver.pipeline.generators.orders import fastest, is_one_way
 from solver.pipeline.problem import PipelineOrder, PipelineShape
-from solver.pipeline.simulate import replay_shape
 
 BACKWARD_FIRST = 0  # a preference of the list scheduler
 
@@ -24,8 +23,5 @@ def zb_auto(shape: PipelineShape) -> PipelineOrder | None:
     if not is_one_way(shape) or shape.num_kinds == 2:
         return None
     settings = product((BACKWARD_FIRST, ALTERNATE), (0.0, 1.0), (1.0, 0.5))
-    orders = [
-        greedy_order(shape, Policy(preference, share, wait, weight_when_blocked=True))
-        for preference, wait, share in settings
-    ]
-    return min(orders, key=lambda order: replay_shape(shape, order).makespan_s)
+    policies = (Policy(preference, share, wait, weight_when_blocked=True) for preference, wait, share in settings)
+    return fastest(shape, (greedy_order(shape, policy) for policy in policies))
