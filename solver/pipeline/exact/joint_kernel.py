@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import Machines, Waits
 from solver.pipeline.exact.resource_kernel import FAR, Rows
-from solver.pipeline.exact.window_kernel import WORK, Flags, State, propagate, push_earliest, push_latest, put
+from solver.pipeline.exact.window_kernel import WORK, State, mark, propagate, push_earliest, push_latest, put
 from solver.pipeline.problem import Floats, Ints
 
 STREAMS = 6  # F, F, B, B by the path of a micro-batch, then W of the first stage, or of both, and W of the second
@@ -160,10 +160,10 @@ def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
                 return False
             if earliest > state.est[job]:
                 put(state, job, earliest)
-                _mark(waits, state, job, state.dirty_est)
+                mark(waits, state, job, state.dirty_est)
             if latest < state.lst[job]:
                 put(state, size + job, latest)
-                _mark(waits, state, job, state.dirty_lst)
+                mark(waits, state, job, state.dirty_lst)
     return True
 
 
@@ -212,13 +212,6 @@ def _merge_weights(joint: JointRanks, state: State, k: int, early: Ints, late: I
         late[at * m : (at + 1) * m] = state.lst[first : first + m]
     early.sort()
     late.sort()
-
-
-@inlined
-def _mark(waits: Waits, state: State, job: int, dirty: Flags) -> None:
-    dirty[waits.place[job]] = 1
-    if waits.machine[job] >= 0:
-        state.dirty_machine[waits.machine[job]] = 1
 
 
 @compiled

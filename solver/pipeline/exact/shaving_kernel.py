@@ -13,7 +13,7 @@ from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import Machines, Waits
 from solver.pipeline.exact.joint_kernel import JointRanks, propagate_jointly
 from solver.pipeline.exact.resource_kernel import Rows
-from solver.pipeline.exact.window_kernel import SERIAL, SIZE, WORK, State, put, undo
+from solver.pipeline.exact.window_kernel import SERIAL, SIZE, WORK, State, mark, put, undo
 from solver.pipeline.problem import Floats, Ints
 
 NO_LIMIT = 1 << 60  # more work and more rounds than there are
@@ -100,10 +100,5 @@ def _confine(
     if edge > state.lst[job] or edge < state.est[job]:
         return False
     put(state, job if side == EARLY else state.est.size + job, edge)
-    if side == EARLY:
-        state.dirty_est[waits.place[job]] = 1
-    else:
-        state.dirty_lst[waits.place[job]] = 1
-    if waits.machine[job] >= 0:
-        state.dirty_machine[waits.machine[job]] = 1
+    mark(waits, state, job, state.dirty_est if side == EARLY else state.dirty_lst)
     return bool(propagate_jointly(machines, waits, joint, state, rows, NO_LIMIT))

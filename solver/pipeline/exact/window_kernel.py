@@ -55,6 +55,14 @@ def put(state: State, at: int, value: int) -> None:
     state.value[at] = value
 
 
+@inlined
+def mark(waits: Waits, state: State, job: int, dirty: Flags) -> None:
+    """A start has changed: what waits for the job, or what it waits for, and its machine have more to learn."""
+    dirty[waits.place[job]] = 1
+    if waits.machine[job] >= 0:
+        state.dirty_machine[waits.machine[job]] = 1
+
+
 @compiled
 def undo(state: State, size: int) -> None:
     """Back to the length of the trail at a decision."""
@@ -105,8 +113,8 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
 def push_earliest(waits: Waits, state: State) -> bool:
     """Earliest starts along the waits, every job after all it waits for; flags go by place in that order."""
     waits, state = uncounted((waits, state))
-    est, lst, dirty, machine = state.est, state.lst, state.dirty_est, waits.machine
-    out_at, out_to, out_lag, topo, place = waits.out_at, waits.out_to, waits.out_lag, waits.topo, waits.place
+    est, lst, dirty, topo = state.est, state.lst, state.dirty_est, waits.topo
+    out_at, out_to, out_lag = waits.out_at, waits.out_to, waits.out_lag
     for here in range(topo.size):
         if dirty[here] == 0:
             continue
@@ -118,9 +126,7 @@ def push_earliest(waits: Waits, state: State) -> bool:
                 if time > lst[target]:
                     return False
                 put(state, target, time)
-                dirty[place[target]] = 1
-                if machine[target] >= 0:
-                    state.dirty_machine[machine[target]] = 1
+                mark(waits, state, target, dirty)
     return True
 
 
@@ -128,8 +134,8 @@ def push_earliest(waits: Waits, state: State) -> bool:
 def push_latest(waits: Waits, state: State) -> bool:
     """Latest starts against the waits."""
     waits, state = uncounted((waits, state))
-    est, lst, dirty, machine = state.est, state.lst, state.dirty_lst, waits.machine
-    in_at, in_from, in_lag, topo, place = waits.in_at, waits.in_from, waits.in_lag, waits.topo, waits.place
+    est, lst, dirty, topo = state.est, state.lst, state.dirty_lst, waits.topo
+    in_at, in_from, in_lag = waits.in_at, waits.in_from, waits.in_lag
     size = est.size
     for here in range(topo.size - 1, -1, -1):
         if dirty[here] == 0:
@@ -142,9 +148,7 @@ def push_latest(waits: Waits, state: State) -> bool:
                 if time < est[source]:
                     return False
                 put(state, size + source, time)
-                dirty[place[source]] = 1
-                if machine[source] >= 0:
-                    state.dirty_machine[machine[source]] = 1
+                mark(waits, state, source, dirty)
     return True
 
 
