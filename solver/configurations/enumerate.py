@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.cluster import GpuType, Pool
-from models.plan import LayerSplit
+from models.plan import LayerSplit, Sharding
 from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
@@ -28,6 +28,7 @@ FAMILY_CODES = ("one_way", "loop", "v")
 ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
+USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
 OPERATIONS_EACH = 3  # a forward, an input gradient and a weight gradient, which a schedule may run apart
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
 ODD_PIPELINE_RANKS = (3, 5, 6, 10, 12)  # fill fleets of 3 or 5 times a power of two, whatever the layers
@@ -276,7 +277,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
 
     Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away.
     """
-    names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
+    names = request.constraints.allowed.sharding or USUAL_SHARDING
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
     options = [(SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1])]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)

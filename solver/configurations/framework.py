@@ -6,13 +6,9 @@ Schedules are the scheduler's to choose, a fused backward the evaluation's.
 from __future__ import annotations
 
 from models.outcome import Reason
-from models.plan import LayerSplit, ScheduleFamily, Sharding
 from models.request import AllowedDegrees, PlanRequest
 from models.schedule import Backward
-
-USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
-ALL_FAMILIES: tuple[ScheduleFamily, ...] = ("one_way", "loop", "v")
-ALL_SPLITS: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
+from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, USUAL_SHARDING
 
 
 def within_framework(request: PlanRequest) -> PlanRequest:
@@ -53,10 +49,10 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     usual = tuple(one for one in USUAL_SHARDING if one in profile.sharding) or profile.sharding
     found: dict[str, tuple[object, ...]] = {
         "sharding": tuple(one for one in allowed.sharding or usual if one in profile.sharding),
-        "family": tuple(one for one in allowed.family or ALL_FAMILIES if one in profile.families),
+        "family": tuple(one for one in allowed.family or FAMILY_CODES if one in profile.families),
     }
     if not profile.context_parallel:
         found["cp"] = tuple(one for one in allowed.cp or (1,) if one == 1)
     if not profile.unequal_layers:
-        found["layer_split"] = tuple(one for one in allowed.layer_split or ALL_SPLITS if one == "even")
+        found["layer_split"] = tuple(one for one in allowed.layer_split or LAYER_SPLIT_CODES if one == "even")
     return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.cluster import Pool
 from models.plan import Configuration
 from solver.arrays import FloatArray
 from solver.configurations.pricing import StageCosts, kinds
 from solver.context import Context, GpuClass
-from solver.cost.columns import Columns, columns_of
+from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
@@ -50,9 +49,11 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
     first[0], last[-1] = 1.0, 1.0
     cost = StageCosts(context, gpu_class, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
     rank_of = np.array(configuration.rank_of_stages)
-    columns = _repeated(configuration, num_ranks)
-    parameters = _by_rank(rank_of, cost.parameters, num_ranks)
-    experts = _by_rank(rank_of, cost.expert_parameters, num_ranks)
+    columns = columns_of(configuration).take(np.zeros(num_ranks, dtype=np.int64))
+    parameters, experts = (
+        np.bincount(rank_of, weights=values, minlength=num_ranks).astype(np.float64)
+        for values in (cost.parameters, cost.expert_parameters)
+    )
     static = static_memory(
         context.job,
         gpu_class.gpu,
@@ -65,15 +66,3 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
     )
     update = optimizer_s(parameters, experts, columns, gpu=gpu_class.gpu, stack=context.stack, job=context.job)
     return PoolStages(cost=cost, static=static, optimizer_s=update)
-
-
-def _by_rank(rank_of: npt.NDArray[np.int64], values: FloatArray, num_ranks: int) -> FloatArray:
-    """Sum over the stages of every rank."""
-    total = np.zeros(num_ranks)
-    np.add.at(total, rank_of, values)
-    return total
-
-
-def _repeated(configuration: Configuration, length: int) -> Columns:
-    one = columns_of(configuration)
-    return Columns(**{f.name: np.repeat(getattr(one, f.name), length) for f in fields(Columns)})

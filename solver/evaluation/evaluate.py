@@ -235,7 +235,7 @@ def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[
     if limit_s == float("inf"):
         return False
     at_once = all(shifted is None for _, shifted in ways)
-    if at_once and _links_s(costs) >= limit_s:
+    if at_once and max(_edge_loads_s(costs).values(), default=0.0) >= limit_s:
         return True
 
     def is_late(way: Way) -> bool:
@@ -284,7 +284,12 @@ class RankSide:
     ) -> RankSide:
         """Stages as they cost on the route's pools, and memory that is left for activations."""
         ranks = configuration.rank_of_stages
-        budgets = _budgets(context, route, stages)
+        budgets = np.array(
+            [
+                context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank]
+                for rank, pool in enumerate(route.pools)
+            ]
+        )
         own = tuple(_stage(stages[route.pools[rank]], stage, exchanges[stage]) for stage, rank in enumerate(ranks))
         if np.any(np.array(minimum_budget_bytes(ranks, own, backward_of(context.request))) > budgets):
             return cls((), (), fits=False)
@@ -312,18 +317,6 @@ def pipeline_problem(
 def _sends(context: Context, configuration: Configuration) -> Sends:
     framework = context.request.constraints.framework
     return "asynchronous" if framework is None else framework.sends(configuration.family)
-
-
-def _budgets(
-    context: Context, route: PooledRoute, stages: dict[int, PoolStages]
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Memory that is left for activations on every rank."""
-    return np.array(
-        [
-            context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank]
-            for rank, pool in enumerate(route.pools)
-        ]
-    )
 
 
 def _stage(stages: PoolStages, stage: int, exchange: SeenExchange) -> PipelineStage:
@@ -364,12 +357,8 @@ def _left_s(one: ExchangeCost) -> float:
     return max(one.duration_s - one.overlap_s, 0.0)
 
 
-def _links_s(costs: tuple[ExchangeCost, ...]) -> float:
-    """Seconds for which the busiest edge carries exchanges: together they never take more than all of it."""
-    return max(_edge_loads_s(costs).values(), default=0.0)
-
-
 def _edge_loads_s(costs: tuple[ExchangeCost, ...]) -> dict[int, float]:
+    """Seconds for which each edge carries exchanges: together they never take more than all of it."""
     load_s = defaultdict[int, float](float)
     for one in costs:
         for edge, share in one.shares.items():

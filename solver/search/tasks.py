@@ -33,21 +33,13 @@ from solver.evaluation.by_type import best_partitioned, memory_first_placements,
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve, improved_schedules
-from solver.evaluation.places import Pattern, placements
+from solver.evaluation.places import CLOSED, Pattern, placements
 from solver.evaluation.reordering import reordered
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
 
-PATTERNS: tuple[Pattern, ...] = (
-    "replicas_whole",
-    "ranks_whole",
-    "ranks_in_groups",
-    "ranks_spread",
-    "in_order",
-    "in_order_spread_before",
-    "in_order_spread",
-)
+PATTERNS: tuple[Pattern, ...] = tuple(CLOSED)
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,6 @@ class HopDelay:
     sent: tuple[Sent, ...] = ()
     sent_in_time_slot: tuple[Sent, ...] = ()
 
-    def at(self, stage: int) -> HopDelay:
-        """The same way from another stage."""
-        return replace(self, stage=stage)
-
     @property
     def streams(self) -> tuple[tuple[int, bool, float], ...]:
         """Directed edges, whether messages on them go up the ranks, and the part of a message that each carries."""
@@ -250,7 +246,7 @@ class _Pricing:
         priced = self._known[ends]
         key = (leg.stage, priced.latency_s) if priced.link is None else (leg.stage, *ends)
         if key not in self._shared:
-            self._shared[key] = priced.at(leg.stage)
+            self._shared[key] = replace(priced, stage=leg.stage)
         return self._shared[key]
 
     def _priced(self, leg: _Leg) -> HopDelay:
