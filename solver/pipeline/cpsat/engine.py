@@ -1,4 +1,4 @@
-"""One CP-SAT run over one instance: model and limits in; order and bound out."""
+"""One CP-SAT run over one instance: what is asked within a search and its limits; order and bound out."""
 
 from __future__ import annotations
 
@@ -7,27 +7,16 @@ from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
+from models.schedule import PipelineOptions
+from solver.clock import WorkClock
 from solver.pipeline.cpsat.extract import extract
 from solver.pipeline.cpsat.families import FAMILIES
 from solver.pipeline.cpsat.variables import EmptyDomain, Instance, Vars, create
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.problem import PipelineOrder
 
-LEAST_WORK_S = 0.01  # so that whoever counts work gets to an end
+LEAST_WORK_S = 0.01  # of a run, asked or taken, so that whoever counts work gets to an end
 SECONDS_PER_UNIT = 1.5  # of CP-SAT's deterministic time, which leaves out how long a model takes to build and presolve
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """When a run stops and what it may use. A run that `counts_work` takes its limit in CP-SAT's deterministic time."""
-
-    time_limit_s: float
-    workers: int
-    seed: int
-    left_s: Callable[[], float]
-    subsolvers: tuple[str, ...]
-    counts_work: bool
-    cap_s: float
-    probing: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +30,12 @@ class Found:
     work_s: float = 0.0
 
 
-def run(instance: Instance, limits: RunLimits) -> Found:
-    """The first order of value at most the horizon that is found.
+def run(
+    search: PipelineSearch, instance: Instance, time_limit_s: float, subsolvers: tuple[str, ...], *, probing: bool
+) -> Found:
+    """The first order of value at most the horizon that is found within so long, or until the search ends.
 
-    Nothing found and proven means that the bound is the horizon + 1.
+    Nothing found and proven means that the bound is the horizon + 1. Time counts from when the model is built.
     """
     model = cp_model.CpModel()
     try:
@@ -54,26 +45,27 @@ def run(instance: Instance, limits: RunLimits) -> Found:
     for family in FAMILIES:
         family(model, instance, v)
     model.minimize(v.value)
-    if not limits.counts_work:  # to build a large model takes its time
-        limits = replace(limits, time_limit_s=min(limits.time_limit_s, limits.left_s()))
     solver = cp_model.CpSolver()
-    set_parameters(solver, limits)
+    _set_limits(solver, search.clock, max(min(time_limit_s, search.left_s), LEAST_WORK_S))
+    _set_parameters(solver, search.problem.options, subsolvers, probing=probing)
     status = solver.solve(model)
-    return replace(_read(instance, v, solver, status), work_s=work_of(solver))
+    work_s = max(SECONDS_PER_UNIT * float(solver.response_proto.deterministic_time), LEAST_WORK_S)
+    return replace(_read(instance, v, solver, status), work_s=work_s)
 
 
-def work_of(solver: cp_model.CpSolver) -> float:
-    """Seconds of work that a run took, never quite nothing: whoever counts it gets to an end."""
-    return max(SECONDS_PER_UNIT * float(solver.response_proto.deterministic_time), LEAST_WORK_S)
+def _set_limits(solver: cp_model.CpSolver, clock: Callable[[], float], limit_s: float) -> None:
+    """A search that counts work has its limit in CP-SAT's deterministic time, and the wall clock for a cap."""
+    if isinstance(clock, WorkClock):
+        solver.parameters.max_deterministic_time = limit_s / SECONDS_PER_UNIT
+        limit_s = max(clock.left_s, LEAST_WORK_S)
+    solver.parameters.max_time_in_seconds = limit_s
 
 
-def set_parameters(solver: cp_model.CpSolver, limits: RunLimits) -> None:
-    """Explicit parameters; no other place sets any."""
-    wished_s = max(limits.time_limit_s, 0.01)
-    if limits.counts_work:
-        solver.parameters.max_deterministic_time = wished_s / SECONDS_PER_UNIT
-    solver.parameters.max_time_in_seconds = max(limits.cap_s, 0.01) if limits.counts_work else wished_s
-    solver.parameters.num_workers = limits.workers
+def _set_parameters(
+    solver: cp_model.CpSolver, options: PipelineOptions, subsolvers: tuple[str, ...], *, probing: bool
+) -> None:
+    """All other parameters, explicitly; no other place sets any."""
+    solver.parameters.num_workers = options.workers
     # all pairs of a rank get an order literal: quicker on every family tried (decision 0102)
     solver.parameters.max_size_to_create_precedence_literals_in_disjunctive = 400
     # more order among the operations of a rank is found: a case open after 14 s of one core is refuted in 2.5
@@ -82,12 +74,12 @@ def set_parameters(solver: cp_model.CpSolver, limits: RunLimits) -> None:
     solver.parameters.max_presolve_iterations = 1
     solver.parameters.presolve_probing_deterministic_time_limit = 0.02
     solver.parameters.symmetry_level = 0
-    if not limits.probing:
+    if not probing:
         solver.parameters.cp_model_probing_level = 0
-    solver.parameters.random_seed = limits.seed
+    solver.parameters.random_seed = options.seed
     solver.parameters.stop_after_first_solution = True
-    if limits.workers > 1:
-        solver.parameters.subsolvers.extend(limits.subsolvers)
+    if options.workers > 1:
+        solver.parameters.subsolvers.extend(subsolvers)
 
 
 def _read(instance: Instance, v: Vars, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Found:

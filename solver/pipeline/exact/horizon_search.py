@@ -55,8 +55,8 @@ class HorizonSearch(Horizons):
 
     @property
     def over(self) -> bool:
-        """Whether nothing lies between bound and value, or the time is up."""
-        return self.low >= self.high or self.search.over or self.search.elapsed_s >= self.until_s
+        """The same, or the time is up."""
+        return super().over or self.search.elapsed_s >= self.until_s
 
     @property
     def near(self) -> int:

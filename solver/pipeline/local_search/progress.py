@@ -12,7 +12,7 @@ from math import floor
 import numpy as np
 
 from models.schedule import PipelineProblem, ScheduleProgress
-from solver.clock import WORK_PER_OPERATION_S, WorkClock, charge
+from solver.clock import WORK_PER_OPERATION_S, charge
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.quantise import TickShape
@@ -54,19 +54,9 @@ class PipelineSearch:
         return True
 
     @property
-    def counts_work(self) -> bool:
-        """Limits are work, not time."""
-        return isinstance(self.clock, WorkClock)
-
-    @property
     def num_threads(self) -> int:
         """Threads of a local search."""
         return min(self.problem.options.workers, MOST_THREADS)
-
-    @property
-    def cap_s(self) -> float:
-        """Wall-clock seconds left, whatever the limits count."""
-        return self.clock.left_s if isinstance(self.clock, WorkClock) else self.left_s
 
     @property
     def best_order(self) -> PipelineOrder:
@@ -144,6 +134,11 @@ class Horizons:
     ticks: TickShape
     low: int
     high: int
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing lies between bound and value, or the search is over."""
+        return self.low >= self.high or self.search.over
 
     def refute(self, horizon: int, phase: str) -> None:
         """No schedule ends by this horizon."""
