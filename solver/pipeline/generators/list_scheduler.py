@@ -17,23 +17,26 @@ from solver.pipeline.simulate import channel_streams
 from solver.pipeline.simulate_kernel import columns_of
 
 UNLIMITED = np.int64(2**40)
-
-
-def greedy_order(
-    shape: PipelineShape, policy: Policy, limits: Ints | None = None, *, guide: Floats | None = None
-) -> PipelineOrder:
-    """Run the policy; `limits` caps the micro-batches between F and B by stage, `guide` is a wish of times by id."""
-    order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits, guide)
-    return one_by_one(shape) if order is None else order
+NOTHING_GIVEN: Ints = np.zeros(0, dtype=np.int64)
 
 
 class ListScheduler:
-    """List scheduling after wishes of times, for many orders of one shape: what all share is made once."""
+    """List scheduling of one shape, for many orders: what all share is made once.
 
-    def __init__(self, shape: PipelineShape) -> None:
+    `given` is a fixed order of the ranks, or of their F and B, as `dispatch` takes it; without it policies choose.
+    """
+
+    def __init__(self, shape: PipelineShape, given: Ints = NOTHING_GIVEN) -> None:
         shape = _reserving_contexts(shape)
-        self._columns, self._record = columns_of(shape), _new_record(shape)
-        self._state = _new_state(shape, None, tails(self._columns), reserves_memory=True)
+        self._columns, self._record, self._given = columns_of(shape), _new_record(shape), given
+        self.state = _new_state(shape, tails(self._columns), reserves_memory=not given.size)
+
+    def run(self, policy: Policy, begin: DispatchState) -> Record | None:
+        """Run the policy from `state` or one with other columns; None where the order blocks itself."""
+        state = DispatchState._make(column.copy() for column in begin)
+        record = Record._make(column.copy() for column in self._record)
+        end = dispatch(self._columns, state, record, self._given, policy.in_floats())
+        return None if end < 0 else record
 
     def order(self, guide: Floats, *, strict: bool, wait: float) -> Record | None:
         """What has arrived, in order of a wish of times by operation id (s); None where the order blocks itself.
@@ -42,12 +45,18 @@ class ListScheduler:
         `wait`: the share of what would start within which one of an earlier wish is waited for.
         """
         policy = Policy(GUIDED, backward_wait=wait, earlier_microbatch=strict, message_rule=LONGEST_TAIL)
-        state = DispatchState._make(column.copy() for column in self._state)._replace(guide=guide)
-        if strict:
-            state.reserve_s[:] = 0.0
-        record = Record._make(column.copy() for column in self._record)
-        end = dispatch(self._columns, state, record, np.zeros(0, dtype=np.int64), policy.in_floats())
-        return None if end < 0 else record
+        begin = self.state._replace(guide=guide)
+        return self.run(policy, begin._replace(reserve_s=np.zeros_like(begin.reserve_s)) if strict else begin)
+
+
+def greedy_order(
+    shape: PipelineShape, policy: Policy, limits: Ints | None = None, *, guide: Floats | None = None
+) -> PipelineOrder:
+    """Run the policy; `limits` caps the micro-batches between F and B by stage, `guide` is a wish of times by id."""
+    scheduler = ListScheduler(shape)
+    begin = scheduler.state if limits is None else scheduler.state._replace(limit_s=limits)
+    record = scheduler.run(policy, begin if guide is None else begin._replace(guide=guide))
+    return one_by_one(shape) if record is None else order_of(record)
 
 
 def order_of(record: Record) -> PipelineOrder:
@@ -77,33 +86,20 @@ def one_by_one(shape: PipelineShape) -> PipelineOrder:
 
 def with_messages(shape: PipelineShape, rank_ops: Sequence[Ints], message_rule: int = 0) -> PipelineOrder | None:
     """Plan the message order for a given rank order by simulation; None when the rank order blocks itself."""
-    given, _ = ragged(list(rank_ops))
-    unlimited = replace_budget(shape)
-    return _run(unlimited, Policy(message_rule=message_rule), given)
+    unlimited = replace(shape, budget_r=np.full(shape.num_ranks, np.inf))
+    return _following(unlimited, rank_ops, Policy(message_rule=message_rule))
 
 
 def with_weights_filled(shape: PipelineShape, rank_ops: Sequence[Ints], most_bytes: Floats) -> PipelineOrder | None:
     """F and B in the given order, W where a rank would idle or the memory of `most_bytes` per rank asks for it."""
-    given, _ = ragged(list(rank_ops))
     limited = replace(shape, budget_r=np.minimum(shape.budget_r, most_bytes))
-    return _run(limited, Policy(preference=FILL), given)
+    return _following(limited, rank_ops, Policy(preference=FILL))
 
 
-def replace_budget(shape: PipelineShape) -> PipelineShape:
-    """The same shape without memory budgets."""
-    return replace(shape, budget_r=np.full(shape.num_ranks, np.inf))
-
-
-def _run(
-    shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None = None, guide: Floats | None = None
-) -> PipelineOrder | None:
-    shape = _reserving_contexts(shape)
-    columns = columns_of(shape)
-    record = _new_record(shape)
-    state = _new_state(shape, limits, tails(columns), reserves_memory=not given.size)
-    state = state._replace(guide=np.zeros(0) if guide is None else guide)
-    end = dispatch(columns, state, record, given, policy.in_floats())
-    return None if end < 0 else order_of(record)
+def _following(shape: PipelineShape, rank_ops: Sequence[Ints], policy: Policy) -> PipelineOrder | None:
+    scheduler = ListScheduler(shape, ragged(rank_ops)[0])
+    record = scheduler.run(policy, scheduler.state)
+    return None if record is None else order_of(record)
 
 
 def _reserving_contexts(shape: PipelineShape) -> PipelineShape:
@@ -125,7 +121,7 @@ def _new_record(shape: PipelineShape) -> Record:
     )
 
 
-def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reserves_memory: bool) -> DispatchState:
+def _new_state(shape: PipelineShape, tail: Floats, *, reserves_memory: bool) -> DispatchState:
     arrival = np.full(shape.num_operations, np.inf)
     arrival[: shape.num_microbatches] = 0.0
     streams = channel_streams(shape)
@@ -136,7 +132,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reser
         message_ready=np.full(shape.num_operations + shape.num_stages, np.inf),
         next_ks=np.zeros((3, shape.num_stages), dtype=np.int64),
         inflight_s=np.zeros(shape.num_stages, dtype=np.int64),
-        limit_s=np.full(shape.num_stages, UNLIMITED) if limits is None else limits.astype(np.int64),
+        limit_s=np.full(shape.num_stages, UNLIMITED),
         memory_r=np.zeros(shape.num_ranks),
         reserve_s=_reserves(shape) if reserves_memory else np.zeros(shape.num_stages),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
