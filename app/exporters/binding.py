@@ -7,21 +7,20 @@ The hosts come as text: a Slurm hostlist, one host or hostlist a line, `pool=hos
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.exporters.hosts import HOST_NAME, pools_of
 from app.exporters.kubernetes import label_value
-from app.exporters.kubernetes_nodes import Node, is_node_list, nodes_of
+from app.exporters.kubernetes_nodes import POINTER, WHERE, Node, is_node_list, nodes_of
 from app.exporters.places import places_above
 from app.faults import Fault, Refused, from_planner_error, refused
-from app.hostlists import fold, unfold
+from app.hostlists import MAX_HOSTS, fold, unfold
 from models.cluster import Pool
 from models.errors import PlannerError
 from models.plan import Plan, RankRange
 from models.request import PlanRequest
 
-HOSTS_WHERE = "hosts"
 FORMS = "POOL=node[001-128] a line, host names, a Slurm hostlist, or the JSON of kubectl get nodes"
 MOST_NAMED = 20  # hosts that a message names one by one; the others are counted
 
@@ -82,30 +81,36 @@ def _by_pool(text: str, pools: Mapping[str, Pool], request: PlanRequest) -> dict
         raise _refused("missing-field", "no host is named", "Name the hosts of every pool.")
     if is_node_list(text):
         return _of_nodes(nodes_of(text), pools, request)
-    given: dict[str, tuple[str, ...]] = {}
-    loose: list[str] = []
+    given: dict[str, list[str]] = defaultdict(list)
+    for pool, names in _lines(text, pools):
+        given[pool].extend(names)
+    loose = given.pop("", [])
+    for pool, hosts in _sorted_out(tuple(loose), pools).items() if loose else ():
+        given[pool].extend(hosts)
+    return {pool: tuple(names) for pool, names in given.items()}
+
+
+def _lines(text: str, pools: Mapping[str, Pool]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The pool, or nothing, and the hosts of every line."""
+    num_hosts = 0
     for line in text.splitlines():
         entry = line.partition("#")[0].strip()
         pool, separator, hosts = entry.rpartition("=")
-        if not entry:
-            continue
-        if not separator:
-            loose += _unfolded(hosts)
-        elif pool.strip() in pools:
-            given[pool.strip()] = given.get(pool.strip(), ()) + _unfolded(hosts)
-        else:
+        if separator and pool.strip() not in pools:
             raise _refused("not-an-option", f"there is no pool {pool.strip()!r}", f"Name one of {', '.join(pools)}.")
-    if loose:
-        for pool, names in _sorted_out(tuple(loose), pools).items():
-            given[pool] = given.get(pool, ()) + names
-    return given
+        names = _unfolded(hosts)
+        num_hosts += len(names)
+        if num_hosts > MAX_HOSTS:
+            raise _refused("limit-exceeded", f"the lines stand for {num_hosts:,} hosts or more, the limit is "
+                           f"{MAX_HOSTS:,}", "Check the ranges in brackets, or give fewer hosts.")  # fmt: skip
+        yield pool.strip(), names
 
 
 def _unfolded(hostlist: str) -> tuple[str, ...]:
     try:
         return unfold(hostlist)
     except PlannerError as error:
-        raise Refused((replace(from_planner_error(error), where=HOSTS_WHERE),)) from None
+        raise Refused((replace(from_planner_error(error), pointer=POINTER, where=WHERE, allowed=FORMS),)) from None
 
 
 def _sorted_out(hosts: tuple[str, ...], pools: Mapping[str, Pool]) -> dict[str, tuple[str, ...]]:
@@ -126,26 +131,27 @@ def _sorted_out(hosts: tuple[str, ...], pools: Mapping[str, Pool]) -> dict[str, 
 
 def _of_nodes(nodes: Sequence[Node], pools: Mapping[str, Pool], request: PlanRequest) -> dict[str, tuple[str, ...]]:
     """Nodes of Kubernetes by the labels that name a pool or a place of it, the nearest place first."""
-    labels = {
-        pool.id: [label_value(pool.id), *map(label_value, places_above(pool.place, request))] for pool in pools.values()
-    }
+    meant: dict[str, dict[str, int]] = defaultdict(dict)  # by label: the pools that it may mean, and how near it is
+    for pool in pools.values():
+        for depth, label in enumerate([pool.id, *places_above(pool.place, request)]):
+            meant[label_value(label)].setdefault(pool.id, depth)
     found: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        pool = _pool_of(node, pools, labels)
-        if pool is not None:
-            found[pool].append(node.name)
+        owner = _pool_of(node, pools, meant)
+        if owner is not None:
+            found[owner].append(node.name)
     return {pool: tuple(names) for pool, names in found.items()}
 
 
-def _pool_of(node: Node, pools: Mapping[str, Pool], labels: Mapping[str, Sequence[str]]) -> str | None:
+def _pool_of(node: Node, pools: Mapping[str, Pool], meant: Mapping[str, Mapping[str, int]]) -> str | None:
     """The pool whose own name, or nearest labelled place, is a label of the node; none for other nodes."""
-    depths = {
-        pool: next((at for at, one in enumerate(labels[pool]) if one in node.labels), None)
-        for pool in pools
-        if node.num_gpus is None or node.num_gpus >= pools[pool].gpus_per_host
-    }
-    at = {pool: depth for pool, depth in depths.items() if depth is not None}
-    nearest = [pool for pool, depth in at.items() if depth == min(at.values())]
+    at: dict[str, int] = {}
+    for label in node.labels:
+        for pool, depth in meant.get(label, {}).items():
+            if node.num_gpus is None or node.num_gpus >= pools[pool].gpus_per_host:
+                at[pool] = min(depth, at.get(pool, depth))
+    least = min(at.values(), default=0)
+    nearest = sorted(pool for pool, depth in at.items() if depth == least)
     if len(nearest) > 1:
         raise _refused("contradiction", f"node {node.name!r} may be in the pools {', '.join(nearest)}",
                        "Label the nodes of these pools with the pool's name, under any key.")  # fmt: skip
@@ -170,8 +176,8 @@ def _missing(pool: Pool, needed: int, given: tuple[str, ...]) -> Fault | None:
     known = [name for name in pool.host_names[:needed] if name not in given]
     lacking = f"missing: {shown(known)}" if known else f"hosts {len(given) + 1} to {needed} of the pool have no name"
     what = f"pool {pool.id!r} needs {needed} hosts, {len(given)} were given; {lacking}"
-    return Fault("missing-field", what, HOSTS_WHERE, f"at least {needed} hosts",
-                 "Name more hosts of this pool, or plan again on those that there are.", where=HOSTS_WHERE)  # fmt: skip
+    return Fault("missing-field", what, POINTER, f"at least {needed} hosts",
+                 "Name more hosts of this pool, or plan again on those that there are.", where=WHERE)  # fmt: skip
 
 
 def _with_hosts(one: RankRange, gpus_per_host: int, hosts: Sequence[str]) -> RankRange:
@@ -189,4 +195,4 @@ def _renamed(request: PlanRequest, given: Mapping[str, tuple[str, ...]]) -> Plan
 
 
 def _refused(code: str, what: str, remedy: str) -> Refused:
-    return refused(code, what, HOSTS_WHERE, FORMS, remedy, where=HOSTS_WHERE)
+    return refused(code, what, POINTER, FORMS, remedy, where=WHERE)

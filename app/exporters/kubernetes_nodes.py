@@ -1,19 +1,31 @@
 """The nodes that `kubectl get nodes -o json` (or yaml) prints: names, label values, GPUs.
 
-Nodes that take no pods or are not ready are left out.
+Nodes that take no pods or are not ready are left out. The text is a stranger's: YAML is read from the parser's events,
+because PyYAML builds nested values by calls that nest in C, and a deep text ends the whole process.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from app.faults import refused
+from app.faults import Refused, refused
 
 GPU_RESOURCE = "nvidia.com/gpu"
+WHERE, POINTER = "hosts", "/hosts"  # what faults call the text, and where it stands in the body of a request
+# Levels of lists and mappings; a node of Kubernetes has 8.
+MOST_LEVELS = 40
+# Lines, commas and opening brackets. kubectl prints 300 lines of YAML, or 400 of JSON with as many commas and brackets
+# again, for a node that holds 50 images; the largest body of a request has room for a thousand such nodes.
+MOST_MARKS = 1_500_000
+_KUBECTL = "the output of kubectl get nodes -o json"
+_LIST = re.compile(r"^[ \t]*kind:[ \t]*\S*List[ \t]*\r?$", re.MULTILINE)  # a blank must not match the end of a line
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -27,18 +39,71 @@ class Node:
 
 def is_node_list(text: str) -> bool:
     """Whether the text is a document of Kubernetes and no list of hosts."""
-    return text.startswith("{") or re.search(r"^\s*kind:\s*\S*List\s*$", text, re.MULTILINE) is not None
+    return text.startswith("{") or _LIST.search(text) is not None
 
 
 def nodes_of(text: str) -> list[Node]:
     """Every node of the list that is ready and takes pods."""
+    if sum(map(text.count, "\n,[{")) > MOST_MARKS:
+        raise refused("limit-exceeded", "the list of nodes is too long to be read", POINTER,
+                      f"at most {MOST_MARKS:,} lines, commas and brackets",
+                      "Name the hosts: POOL=node[001-128], one pool a line.", where=WHERE)  # fmt: skip
+    document = _read(text)
     try:
-        document = yaml.load(text, Loader=yaml.CSafeLoader)  # JSON is YAML; C, because a cluster's list is long
         return [_node(one) for one in document["items"] if _takes_pods(one)]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"the list of nodes cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise refused("invalid-request", what[:300], "hosts", "the output of kubectl get nodes -o json",
-                      "Give that output as it is.", where="hosts") from None  # fmt: skip
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise _unreadable("it has no items with metadata.name, labels and status as nodes have them") from None
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass  # YAML, which most of JSON is: its parser says what is wrong
+    try:
+        return _built(yaml.parse(text, Loader=yaml.CSafeLoader))
+    except yaml.YAMLError as error:
+        raise _unreadable(str(error).splitlines()[0]) from None
+
+
+def _built(events: Iterator[Any]) -> Any:
+    """The value of the first document. Scalars are text, but for what YAML 1.2 calls null, true and false."""
+    stack: list[Any] = []
+    keys: list[Any] = []
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            raise _unreadable(f"it has an alias, *{event.anchor}")
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(stack) == MOST_LEVELS:
+                raise _unreadable(f"it nests more than {MOST_LEVELS} levels deep")
+            stack.append({} if isinstance(event, yaml.MappingStartEvent) else [])
+            keys.append(None)
+            continue
+        if isinstance(event, yaml.ScalarEvent):
+            value = _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
+        elif isinstance(event, yaml.CollectionEndEvent):
+            value, _ = stack.pop(), keys.pop()
+        else:
+            continue
+        if not stack:
+            return value
+        _put(stack[-1], keys, value)
+    return None
+
+
+def _put(holder: Any, keys: list[Any], value: Any) -> None:
+    """The next member of the innermost list or mapping; in a mapping, keys and values take turns."""
+    if isinstance(holder, list):
+        holder.append(value)
+    elif keys[-1] is None:
+        keys[-1] = str(value)
+    else:
+        holder[keys[-1]], keys[-1] = value, None
+
+
+def _unreadable(what: str) -> Refused:
+    return refused("invalid-request", f"the list of nodes cannot be read: {what}"[:300], POINTER, _KUBECTL,
+                   "Give that output as it is.", where=WHERE)  # fmt: skip
 
 
 def _node(one: dict[str, Any]) -> Node:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from app.faults import Refused
-from app.hostlists import FORM, unfold
-from app.importers.source import AnyModel, Document, from_error, read_at
+from app.hostlists import FORM, MAX_HOSTS, unfold
+from app.importers.source import AnyModel, Document, beyond, from_error, read_at
 from app.importers.yaml_text import only_document
 from models.base import BytesPerSecond, Frozen, Name
 from models.cluster import Link, PlaceLevel, Pool, Uplink
@@ -147,11 +147,14 @@ def matcher(document: Document, pointer: str, patterns: Iterable[str]) -> Callab
         if "*" in pattern or "?" in pattern:
             globs.append(translate(pattern))
             continue
-        exact.add(pattern)
-        if "[" in pattern or "," in pattern:
+        if pattern not in exact and ("[" in pattern or "," in pattern):
             try:
                 exact.update(unfold(pattern))
             except PlannerError as error:
                 raise from_error(document.where(f"{pointer}/{index}"), error, allowed=FORM) from None
+        exact.add(pattern)
+        if len(exact) > MAX_HOSTS:
+            raise beyond(document.where(f"{pointer}/{index}"), f"more than {MAX_HOSTS:,} names", MAX_HOSTS,
+                         "Use * and ? in place of ranges.")  # fmt: skip
     loose = [re.compile(one) for one in globs]
     return lambda name: name in exact or any(one.match(name) for one in loose)

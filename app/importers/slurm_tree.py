@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from app.hostlists import FORM, unfold
 from app.importers.fabric import MAX_UNITS, Fabric, FabricBuilder, Host, Unit, tiers
-from app.importers.source import from_error, refused, repeated
+from app.importers.source import beyond, from_error, refused, repeated
 from models.errors import PlannerError
 
 MAX_NAME = 64  # of a switch, topology.yaml(5)
@@ -31,15 +31,15 @@ class Switch:
 def tree_fabric(switches: Sequence[Switch], *, name: str, notes: Sequence[str] = ()) -> Fabric:
     """The fabric of a `topology/tree`: levels are counted from the hosts, because Slurm's have no names."""
     by_name = _by_name(switches)
-    children = {one.name: _unfolded(one.children, one, MAX_UNITS) for one in switches}
+    children = _children(switches)
     parents = _parents(by_name, children)
     heights = _heights(by_name, children)
     builder = FabricBuilder(levels=tiers(max(heights.values(), default=-1) + 1), notes=list(notes))
-    hosts = [(one, host) for one in switches for host in _unfolded(one.nodes, one)]
     for one in switches:
         builder.add_unit(Unit(one.name, f"tier-{heights[one.name]}", parents.get(one.name), one.where))
-    for one, host in hosts:
-        builder.add_host(Host(host, one.name, one.where))
+    for one in switches:
+        for host in _unfolded(one.nodes, one):
+            builder.add_host(Host(host, one.name, one.where))
     return builder.build(name)
 
 
@@ -97,6 +97,18 @@ def _unfolded(text: str, one: Switch, limit: int = 1_000_000) -> tuple[str, ...]
         return unfold(text, limit=limit)
     except PlannerError as error:
         raise from_error(one.where, error, allowed=FORM) from None
+
+
+def _children(switches: Sequence[Switch]) -> dict[str, tuple[str, ...]]:
+    """The switches directly below each; as many in all as there may be switches."""
+    children: dict[str, tuple[str, ...]] = {}
+    total = 0
+    for one in switches:
+        children[one.name] = _unfolded(one.children, one, MAX_UNITS)
+        total += len(children[one.name])
+        if total > MAX_UNITS:
+            raise beyond(one.where, f"more than {MAX_UNITS:,} children", MAX_UNITS, "Import a part of the cluster.")
+    return children
 
 
 def _parents(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.exporters.binding import bind, spare_notes
+from app.exporters.kubernetes_nodes import nodes_of
 from app.exporters.registry import EXPORTERS
 from app.exporters.slurm_hostfile import slurm_hostfile
 from app.exporters.slurm_topology import slurm_topology_conf
@@ -122,12 +123,30 @@ def test_an_allocation_is_sorted_out_by_the_names_of_the_request_and_may_hold_ot
         ("east-pool=e1,e1\nwest-pool=w[1-2]", "named twice"),
         ("east-pool=e1;reboot\nwest-pool=w1", "no part of a host name"),
         ("east-pool=-e[1-2]\nwest-pool=w[1-2]", "cannot be a host name"),
-        ('{"kind": "List"}', "list of nodes cannot be read"),
+        ('{"kind": "List"}', "list of nodes cannot be read: it has no items"),
+        ("kind: List\nitems: [1]", "list of nodes cannot be read: it has no items"),
+        ("kind: List\nitems: [", "list of nodes cannot be read: while parsing"),
+        ("kind: List\nitems: [&a 1, *a]", "it has an alias"),
+        ("kind: List\nitems: " + "[" * 50_000, "it nests more than 40 levels deep"),
+        ('{"kind": "List", "items": ' + "[" * 1_000_000, "it nests more than 40 levels deep"),
+        ("kind: List\nitems: [" + "," * 2_000_000 + "]", "too long to be read"),
+        ("a=" + "\n" * 2_000_000 + "b", "there is no pool 'a'"),
+        ("east-pool=e[1-600000]\nwest-pool=w[1-600000]", "stand for 1,200,000 hosts or more"),
     ],
+    ids=lambda text: text[:24],
 )
 def test_what_names_no_hosts_is_refused_in_words(text: str, why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(Refused, match=why) as caught:
         bind(*nameless(), text)
+    assert [fault.pointer for fault in caught.value.faults] == ["/hosts"]
+
+
+def test_yaml_of_kubernetes_is_read_like_its_json() -> None:
+    document = _nodes(ZONES, spec={"unschedulable": False}, status={"allocatable": {"nvidia.com/gpu": "8"}})
+    document["items"][0]["metadata"]["labels"] = None
+    document = json.loads(json.dumps(document))  # nothing is there twice, which YAML would say by an alias
+    for written in (yaml.safe_dump(document), yaml.safe_dump(document, default_flow_style=True)):
+        assert nodes_of(written) == nodes_of(json.dumps(document))
 
 
 @pytest.mark.parametrize("kind", sorted(EXPORTERS))

@@ -42,6 +42,7 @@ def fault_of(old: str, new: str) -> Fault:
         ("e[01-08]", "e[1-8]", "overlay.yaml:13:5", "takes no host"),
         ("e[01-08]", "e[01-08", "overlay.yaml:13:14", "no partner"),
         ('match: ["*"]', 'match: ["w0[1-4]"]', "overlay.yaml:12:1", "which GPUs 'w05' has"),
+        ('match: ["*"]', 'match: ["x[1-600000]", "y[1-600000]"]', "overlay.yaml:14:29", "more than 1,000,000 names"),
         ("gpu: B200-SXM", "gpu: B2000", "overlay.yaml:14:20", "no gpus entry is called 'B2000'"),
         ("nic_bytes_per_s: 1e11", "nic_bytes_per_s: 1e11, place: x", "overlay.yaml:14:76", "fills it in"),
         ("nic_bytes_per_s: 1e11", "nic_bytes_per_s: 1e11, num_reserved_gpus: 8", "overlay.yaml:14:76", "2 pools"),

@@ -197,6 +197,12 @@ YAML = samples.SLURM_YAML
         ("slurm-conf", "SwitchName=a Nodes=n1\nBlockSizes=2\n", "input:2:1", "switches and blocks"),
         ("slurm-conf", "BlockName=a Nodes=n1\nBlockSizes=two\n", "input:2:1", "no list of sizes"),
         ("slurm-conf", f"SwitchName={'a' * 65} Nodes=n1\n", "input:1:1", "cannot name a switch"),
+        (
+            "slurm-conf",
+            "SwitchName=a Switches=b[1-60000]\nSwitchName=c Switches=d[1-60000]\n",
+            "input:2:1",
+            "more than 100,000 children",
+        ),
         ("slurm-conf", "# nothing\n", "input", "neither switches nor blocks"),
         ("kueue", "kind: Pod\n", "input:1:1", "'Pod' is not used"),
         ("kueue", samples.KUEUE_TOPOLOGY, "input", "no node has all the labels"),
