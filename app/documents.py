@@ -292,13 +292,22 @@ def has_more_values(document: Any, most: int) -> bool:
     >>> has_more_values({"a": [1, 2]}, 4), has_more_values({"a": [1, 2]}, 3)
     (False, True)
     """
-    num_values, pending = 0, [document]
-    while pending and num_values <= most:
+    return num_values(document, most) > most
+
+
+def num_values(document: Any, most: int) -> int:
+    """Values of a document, itself and what holds others included; counted no further than beyond `most`.
+
+    >>> num_values({"a": [1, 2]}, 9)
+    4
+    """
+    number, pending = 0, [document]
+    while pending and number <= most:
         here = pending.pop()
         inside = here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
-        num_values += 1
+        number += 1
         pending.extend(islice(inside, most))
-    return num_values > most
+    return number
 
 
 def read_request(data: bytes) -> PlanRequest:

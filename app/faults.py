@@ -329,13 +329,13 @@ def resolve(document: Any, pointer: str) -> Any:
     >>> resolve({"a": [{"b": 7}]}, "/a/0/b")
     7
     """
-    from models.pointers import parts_of
+    from models.pointers import is_position, parts_of
 
     here = document
     for key in parts_of(pointer) if pointer else ():
         if isinstance(here, Mapping):
             here = here.get(key)
-        elif isinstance(here, list) and key.isdigit() and int(key) < len(here):
+        elif isinstance(here, list) and is_position(key, len(here)):
             here = here[int(key)]
         else:
             return None

@@ -30,3 +30,12 @@ def parts_of(pointer: str) -> list[str]:
     ['a/b~c', '0']
     """
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+
+
+def is_position(part: str, length: int) -> bool:
+    """Whether a part of a pointer is the position of an element in a list of this length.
+
+    >>> [is_position(part, 12) for part in ("11", "12", "-1", "\u00b2", "9" * 5000)]
+    [True, False, False, False, False]
+    """
+    return part.isascii() and part.isdigit() and len(part) <= len(str(length)) and int(part) < length

@@ -6,10 +6,11 @@ import copy
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from app.faults import Refused, refused
-from models.pointers import parts_of
+from app.faults import Fault, Refused, refused
+from models.pointers import is_position, parts_of
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -62,12 +63,12 @@ def with_value(document: Any, pointer: str, value: Any) -> Any:
     root = here = copy.copy(document)
     for part in parts[:-1]:
         child = copy.copy(_child(here, part, pointer))
-        here[part if isinstance(here, dict) else int(part)] = child
+        here[part if isinstance(here, dict) else int(part)] = child  # a position: _child has looked
         here = child
     last = parts[-1]
     if isinstance(here, dict):
         here[last] = value
-    elif isinstance(here, list) and last.isascii() and last.isdigit() and int(last) < len(here):
+    elif isinstance(here, list) and is_position(last, len(here)):
         here[int(last)] = value
     else:
         raise _misfit(pointer, f"there is no {last!r} to put a value at")
@@ -77,9 +78,35 @@ def with_value(document: Any, pointer: str, value: Any) -> Any:
 def _child(here: Any, part: str, pointer: str) -> Any:
     if isinstance(here, dict):
         return here.setdefault(part, {})
-    if isinstance(here, list) and part.isascii() and part.isdigit() and int(part) < len(here):
+    if isinstance(here, list) and is_position(part, len(here)):
         return here[int(part)]
     raise _misfit(pointer, f"there is no {part!r} on the way")
+
+
+def told_of_patch(fault: Fault, patch: Any, where: str) -> Fault:
+    """A fault of a changed request at the member of the patch that it is about; of the whole patch if it has none.
+
+    >>> told_of_patch(Fault("out-of-range", "too many", "/a/b"), {"a": {"b": 9}}, "/patch").pointer
+    '/patch/a/b'
+    """
+    if not fault.pointer:
+        return fault
+    if holds(patch, fault.pointer):
+        return replace(fault, pointer=where + fault.pointer)
+    return replace(fault, what=f"after the changes {fault.pointer} is refused: {fault.what}", pointer=where)
+
+
+def holds(document: Any, pointer: str) -> bool:
+    """Whether a pointer leads to a value, be it null."""
+    here = document
+    for part in parts_of(pointer):
+        if isinstance(here, Mapping) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and is_position(part, len(here)):
+            here = here[int(part)]
+        else:
+            return False
+    return True
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

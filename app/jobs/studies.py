@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from app.documents import digest, has_more_values, read_model
+from app.documents import digest, num_values, read_model
 from app.faults import Fault, Refused, refused
 from app.jobs.access import Caller, check_urgency
-from app.jobs.patches import grid, in_words, merged, with_value
+from app.jobs.patches import grid, holds, in_words, merged, with_value
 from app.jobs.service import PlanService, Tag
 from app.jobs.submission import Submitted, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
@@ -22,11 +22,12 @@ from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from app.words import shortened
+from models.pointers import escaped
 from models.request import PlanRequest
 
 MOST_NAME_CHARACTERS = 120  # as in a request
 MOST_CHANGE_CHARACTERS = 90
-MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
+MAX_STUDY_VALUES = 500_000  # of the documents of all members: reading and checking them takes two seconds at most
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,21 @@ def _rows(
     """The study and the plans of those members that can be planned."""
     members = [_member(service, order, changes, caller, urgency) for changes in _changes(order)]
     if not any(one.plan for one in members):
-        raise Refused(members[0].faults)
+        raise Refused([_in_study(fault, order, members[0].changes) for fault in members[0].faults])
     row = _row(service, order, members, caller, spec_digest)
     plans = [replace(one.plan, study_id=row.id, member=number) for number, one in enumerate(members) if one.plan]
     return row, plans
+
+
+def _in_study(fault: Fault, order: StudyOrder, changes: Any) -> Fault:
+    """A fault of the first member where the study says what is wrong: at its first changes, or in the base."""
+    is_of_grid = bool(order.axes) and all(order.axes.values())
+    for pointer in changes if _is_point(changes) else ():
+        if f"{fault.pointer}/".startswith(f"{pointer}/"):
+            where = f"/axes/{escaped(pointer)}/0" if is_of_grid else f"/patches/0/{escaped(pointer)}"
+            return replace(fault, pointer=where + fault.pointer[len(pointer) :])
+    is_in_patch = not is_of_grid and bool(fault.pointer) and holds(changes, fault.pointer)
+    return replace(fault, pointer=("/patches/0" if is_in_patch else "/base") + fault.pointer)
 
 
 def _row(
@@ -122,40 +134,52 @@ def _changes(order: StudyOrder) -> Iterator[Any]:
 
 
 def _check_pointers(order: StudyOrder) -> None:
-    for pointer in order.axes:
+    for number, pointer in enumerate(order.axes):
         if not pointer.startswith("/"):
             raise refused("invalid-patch", f"the axis {pointer!r} is no JSON Pointer", "/axes",
                           "pointers into the base request, such as /constraints/max_gpus",
                           "Begin it with /.")  # fmt: skip
+        for before in list(order.axes)[:number]:
+            if before.startswith(f"{pointer}/"):
+                raise refused("invalid-patch", f"the axis {pointer!r} undoes what {before!r} puts inside it",
+                              f"/axes/{escaped(pointer)}", "axes of which none undoes another",
+                              "Give it first, or leave one of them out.")  # fmt: skip
 
 
 def _check_size(order: StudyOrder, limit: int) -> None:
-    number = _num_members(order)
-    if number > limit:
-        raise refused("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
-                      f"at most {limit:,} plans", "Give fewer values, or send several studies.", limit=limit,
-                      value=number)  # fmt: skip
-    most = MAX_STUDY_VALUES // number
-    if has_more_values(order.base, most):
-        what = f"the base has more than {most:,} values, and each of the {number:,} plans has them all"
-        raise refused("limit-exceeded", what, "/base", f"at most {MAX_STUDY_VALUES:,} values of all together",
-                      "Name a catalogue cluster in the base, or send several studies.",
-                      limit=MAX_STUDY_VALUES)  # fmt: skip
-
-
-def _num_members(order: StudyOrder) -> int:
-    number = len(order.patches) + (prod(map(len, order.axes.values())) if order.axes else 0)
+    in_grid = prod(map(len, order.axes.values())) if order.axes else 0
+    number = in_grid + len(order.patches)
     if number == 0:
         raise refused("empty-study", "the study has neither axes with values nor patches", "", "axes, patches or both",
                       "Add what is to vary.")  # fmt: skip
-    return number
+    if number > limit:
+        raise refused("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}",
+                      "/axes" if in_grid else "/patches", f"at most {limit:,} plans",
+                      "Give fewer values, or send several studies.", limit=limit, value=number)  # fmt: skip
+    _check_values(order, in_grid, number)
+
+
+def _check_values(order: StudyOrder, in_grid: int, number: int) -> None:
+    """Refuse members that together are more than is read for one submission."""
+    most = MAX_STUDY_VALUES
+    held = {
+        "/base": number * num_values(order.base, most),
+        "/axes": sum(
+            in_grid // len(values) * num_values(list(values), most) for values in order.axes.values() if values
+        ),
+        "/patches": num_values(list(order.patches), most),
+    }
+    if sum(held.values()) > most:
+        largest = max(held, key=lambda where: held[where])
+        raise refused("limit-exceeded", f"the {number:,} plans have more than {most:,} values together, most of them "
+                      f"from {largest}", largest, f"at most {most:,} values of all together",
+                      "Name a catalogue cluster in the base, or send several studies.", limit=most)  # fmt: skip
 
 
 def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Caller, urgency: int) -> _Member:
-    is_point = isinstance(changes, Mapping) and bool(changes) and all(str(key).startswith("/") for key in changes)
     try:
         document = order.base
-        if is_point:
+        if _is_point(changes):
             for pointer, value in changes.items():
                 document = with_value(document, pointer, value)
         else:
@@ -168,6 +192,11 @@ def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Calle
     from solver.context import stack_for  # imports numpy, which takes a while
 
     return _Member(changes, plan, stack_profile=stack_for(request).name)
+
+
+def _is_point(changes: Any) -> bool:
+    """Whether these are values at pointers, as of a grid, and no merge patch."""
+    return isinstance(changes, Mapping) and bool(changes) and all(str(key).startswith("/") for key in changes)
 
 
 def _member_name(study: str, changes: Any) -> str:

@@ -73,6 +73,9 @@ def test_the_same_key_makes_one_study(client: TestClient) -> None:
         ),
         (_study(axes={"options": [1]}), "invalid-patch"),
         (_study(axes={"/cluster/places/9999/id": [1]}), "invalid-patch"),
+        (_study(axes={f"/cluster/places/{'9' * 5000}/id": [1]}), "invalid-patch"),
+        (_study(axes={f"/cluster/places/{'9' * 5000}": [1]}), "invalid-patch"),
+        (_study(axes={"/options/seed": [1, 2], "/options": [{"time_limit_s": 1}]}), "invalid-patch"),
         (_study(axes={"/options/seed": [-1]}), "out-of-range"),
         (_study(patches=[{"bogus": 1}]), "unknown-field"),
         ({"base": {}, "patches": [{}]}, "missing-field"),
@@ -82,6 +85,22 @@ def test_the_same_key_makes_one_study(client: TestClient) -> None:
 def test_what_is_no_study_is_refused(client: TestClient, study: dict[str, Any], code: str) -> None:
     answer = client.post("/v1/studies", json=study)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
+
+
+@pytest.mark.parametrize(
+    ("study", "pointer"),
+    [
+        ({"base": {}, "patches": [{}]}, "/base/workload"),
+        (_study(patches=[{"options": {"seed": -1}}]), "/patches/0/options/seed"),
+        (_study(patches=[{"/options/seed": -1}]), "/patches/0/~1options~1seed"),
+        (_study(axes={"/options/workers": [1], "/options/seed": [-1]}), "/axes/~1options~1seed/0"),
+        (_study(axes={"/options": [{"seed": -1}]}), "/axes/~1options/0/seed"),
+        (_study(patches=[{}] * 10_001), "/patches"),
+        (_study(patches=[{}] * 9_999), "/patches"),
+    ],
+)
+def test_a_fault_points_into_the_body(client: TestClient, study: dict[str, Any], pointer: str) -> None:
+    assert client.post("/v1/studies", json=study).json()["errors"][0]["pointer"] == pointer
 
 
 def test_a_study_is_cancelled_and_removed_with_its_plans(tmp_path: Path) -> None:
@@ -164,3 +183,18 @@ def test_a_large_base_has_few_members(client: TestClient) -> None:
         answer = client.post("/v1/studies", json=study)
         assert answer.status_code == status
         assert (answer.json()["code"] == "limit-exceeded") == (number == 256)
+
+
+@pytest.mark.parametrize("where", ["/base", "/axes", "/patches"])
+def test_what_all_members_hold_is_counted(client: TestClient, where: str) -> None:
+    large = {"constraints": {"forbidden_places": ["x"] * 9000}}
+    study = {
+        "/base": {"base": {**request_for(0), **large}, "axes": {"/options/seed": list(range(250))}},
+        "/axes": {
+            "base": request_for(0),
+            "axes": {"/constraints": list(large.values()), "/options/seed": list(range(250))},
+        },
+        "/patches": {"base": request_for(0), "patches": [large] * 60},
+    }[where]
+    error = client.post("/v1/studies", json=study).json()["errors"][0]
+    assert (error["code"], error["pointer"]) == ("limit-exceeded", where)
