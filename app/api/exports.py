@@ -26,6 +26,7 @@ from app.faults import refused
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
 from app.wire import Answer
+from models.base import Frozen
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -61,7 +62,7 @@ class Hosts(Answer):
     hosts: HostsField
 
 
-class Launch(Answer):
+class Launch(Frozen):
     """Who trains, who starts, and on which hosts."""
 
     trainer: TrainerName = Field(description="The trainer.", examples=["megatron-core"])

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -24,15 +27,18 @@ from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
-from app.faults import Refused, refused
+from app.faults import Fault, Refused, refused
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
-from app.jobs.patches import changed_request
+from app.jobs.patches import changed_request, told_of_patch
+from app.jobs.submission import Submitted
 from app.storage.plans import PlanRow
 from app.wire import Answer, MoveReport, QuestionStatus
 from models.plan import Plan
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
+# Pointers into a request begin with these, those into what else a submission holds do not.
+PARTS = tuple(f"/{name}" for name in PlanRequest.model_fields)
 OtherId = Annotated[str, Query(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan to lay beside it.")]
 
 
@@ -70,7 +76,12 @@ async def replan(
             raise gone("plan", plan_id)
         request = await run_sync(_changed, text, body)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag)
-        return await answer_of(service, submit, wait_s)
+
+        def submit_and_tell() -> Submitted:
+            with _telling(body):
+                return submit()
+
+        return await answer_of(service, submit_and_tell, wait_s)
 
 
 @router.get("/{plan_id}/moves", name="read_plan_moves", response_model=MoveReport,
@@ -80,10 +91,10 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)
     if row.parent_id is None:
-        raise _nothing_to_compare(f"plan {plan_id} was not made from another plan")
+        raise _no_parent(f"plan {plan_id} was not made from another plan")
     parent = service.plans.get(row.parent_id, owner=caller.sees)
     if parent is None:
-        raise _nothing_to_compare(f"the plan that {plan_id} was made from has been removed")
+        raise _no_parent(f"the plan that {plan_id} was made from has been removed")
     report = moves_between(_plan_of(parent), _plan_of(row))
     return MoveReport(parent_id=parent.id, **report.model_dump())
 
@@ -123,15 +134,36 @@ def read_losses(plan_id: PlanId, service: Service, caller: Asking) -> Response:
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:
-    return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
+    with _telling(body):
+        return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
+
+
+@contextmanager
+def _telling(body: Replan) -> Iterator[None]:
+    """What is wrong with the changed request is told of what the body changes."""
+    try:
+        yield
+    except Refused as refusal:
+        raise Refused([_in_body(fault, body) for fault in refusal.faults]) from None
+
+
+def _in_body(fault: Fault, body: Replan) -> Fault:
+    if not fault.pointer.startswith(PARTS):
+        return fault
+    if body.lost_places and fault.pointer.startswith("/constraints/forbidden_places"):
+        return replace(fault, pointer="/lost_places")
+    return told_of_patch(fault, body.patch, "/patch")
 
 
 def _plan_of(row: PlanRow) -> Plan:
     if row.outcome is None or json.loads(row.outcome)["status"] != "planned":
-        raise _nothing_to_compare(f"plan {row.id} ({row.state}) holds no plan")
+        remedy = "Ask about another plan." if row.is_terminal else "Wait until the search has found a plan."
+        raise refused("not-finished", f"plan {row.id} ({row.state}) holds no plan", "",
+                      "plans whose outcome is planned", remedy, where="path")  # fmt: skip
     return read_plan(row.outcome)
 
 
-def _nothing_to_compare(what: str) -> Refused:
-    return refused("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
-                   "Wait until both searches have found a plan.", where="path")  # fmt: skip
+def _no_parent(what: str) -> Refused:
+    return refused("not-finished", what, "", "plans of :replan or :resume whose parent is still there",
+                   "Compare it with any other plan: GET /v1/plans/{plan_id}/comparison?other=...",
+                   where="path")  # fmt: skip

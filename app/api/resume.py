@@ -6,6 +6,7 @@ Routes only: declare, delegate, return.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -20,20 +21,20 @@ from app.api.plans import PlanId, answer_of, found, queues_a_plan
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.documents import read_model
-from app.faults import Refused, refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import Caller
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
+from app.jobs.submission import Submitted
 from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
-from app.wire import Answer
-from models.base import Fraction
+from models.base import Fraction, Frozen
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
-class Resume(Tagged, Answer):
+class Resume(Tagged, Frozen):
     """How much longer to search."""
 
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, json_schema_extra={"unit": "s"})] | None = Field(
@@ -65,7 +66,14 @@ async def resume(
         request, kept = await run_sync(_to_go_on, service, plan_id, body, caller)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag,
                          begins_with=kept)  # fmt: skip
-        return await answer_of(service, submit, wait_s)
+
+        def submit_and_tell() -> Submitted:
+            try:
+                return submit()
+            except Refused as refusal:
+                raise Refused([_in_body(fault) for fault in refusal.faults]) from None
+
+        return await answer_of(service, submit_and_tell, wait_s)
 
 
 def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) -> tuple[PlanRequest, KeptSearch]:
@@ -80,6 +88,11 @@ def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) 
     options = {**document["options"], **{name: value for name, value in given.items() if value is not None}}
     request = read_model(PlanRequest, {**document, "options": options})
     return request, begins_with(service.engine, row)
+
+
+def _in_body(fault: Fault) -> Fault:
+    """A fault of the options of the request at the field of the body that sets them."""
+    return replace(fault, pointer=fault.pointer.removeprefix("/options"))
 
 
 def _nothing_to_resume(row: PlanRow, remedy: str) -> Refused:

@@ -146,3 +146,4 @@ def test_a_plan_in_short_has_the_figures_of_the_plan(tmp_path: Path) -> None:
         assert "timelines" not in short
         refused = client.get(f"/v1/plans/{submit(client, INFEASIBLE, wait_s=20).json()['id']}/summary")
         assert (refused.status_code, refused.json()["code"]) == (409, "not-finished")
+        assert refused.json()["errors"][0]["remedy"] == "Ask about another plan.", "waiting would change nothing"

@@ -183,6 +183,9 @@ def test_the_folder_that_starts_a_plan_comes_as_a_zip(client: TestClient, planne
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip"), answer.text
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert "#SBATCH --partition=gpu\n" in archive.read("isthmus/job.sbatch").decode()
+    for field, value in (("time_limit_minutes", "5"), ("time_limit_minutes", True), ("block_topology", "yes")):
+        lax = client.post(f"{planned}/bundle", json={**body, field: value})
+        assert (lax.status_code, lax.json()["errors"][0]["pointer"]) == (422, f"/{field}")
     refused = client.post(f"{planned}/bundle", json={**body, "partition": "gpu; reboot"})
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/partition")
 

@@ -91,10 +91,22 @@ def test_a_plan_that_is_not_there_is_not_resumed(client: TestClient) -> None:
     assert client.post("/v1/plans/plan_0:resume", json={}).status_code == 404
 
 
-@pytest.mark.parametrize("body", [{"time_limit_s": 0}, {"time_limit_s": 1e9}, {"workload": {}}, {"relative_gap": 2}])
-def test_nothing_but_the_effort_can_be_changed(client: TestClient, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"time_limit_s": 0}, "/time_limit_s"),
+        ({"time_limit_s": 1e9}, "/time_limit_s"),
+        ({"time_limit_s": 5000}, "/time_limit_s"),
+        ({"time_limit_s": "5"}, "/time_limit_s"),
+        ({"time_limit_s": True}, "/time_limit_s"),
+        ({"relative_gap": 2}, "/relative_gap"),
+        ({"workload": {}}, "/workload"),
+    ],
+)
+def test_nothing_but_the_effort_can_be_changed(client: TestClient, body: dict[str, Any], pointer: str) -> None:
     old = submit(client, fake_solver.FINDS, wait_s=30).json()["id"]
-    assert client.post(f"/v1/plans/{old}:resume", json=body).status_code == 422
+    answer = client.post(f"/v1/plans/{old}:resume", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
 def test_a_search_that_had_found_nothing_goes_on(client: TestClient) -> None:

@@ -147,20 +147,24 @@ class TestReplan:
         assert client.get(path + "/moves").status_code == 409, "nothing to compare it with"
 
     @pytest.mark.parametrize(
-        ("body", "status"),
+        ("body", "pointer"),
         [
-            ({"patch": {"cluster": None}}, 422),
-            ({"lost_places": ["nowhere"]}, 422),
-            ({"patch": []}, 422),
-            ({"patch": {"constraints": 5}, "lost_places": ["west-1"]}, 422),
-            ({"patch": {"constraints": {"forbidden_places": 3}}, "lost_places": ["west-1"]}, 422),
+            ({"patch": {"cluster": None}}, "/patch/cluster"),
+            ({"patch": {"options": {"time_limit_s": 5000.0}}}, "/patch/options/time_limit_s"),
+            ({"patch": {"cluster": {"places": []}}}, "/patch/cluster/places"),
+            ({"lost_places": ["nowhere"]}, "/lost_places"),
+            ({"patch": []}, "/patch"),
+            ({"patch": {"constraints": 5}, "lost_places": ["west-1"]}, "/patch/constraints"),
+            ({"patch": {"constraints": {"forbidden_places": 3}}, "lost_places": ["west-1"]}, "/lost_places"),
+            ({"webhook": {"url": "https://127.0.0.1/"}}, "/webhook/url"),
         ],
     )
     def test_a_patch_that_breaks_the_request_is_refused(
-        self, client: TestClient, body: dict[str, Any], status: int
+        self, client: TestClient, body: dict[str, Any], pointer: str
     ) -> None:
         parent = client.post("/v1/plans", json=request_for(fake_solver.FINDS)).headers["location"]
-        assert client.post(parent + ":replan", json=body).status_code == status
+        answer = client.post(parent + ":replan", json=body)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
 def test_an_evaluation_is_timed_and_compared_with_ours(client: TestClient) -> None:
