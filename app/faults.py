@@ -224,6 +224,8 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
     code = _code(kind)
     message = _MESSAGES.get(kind, str(error["msg"]).removeprefix("Value error, "))
     pointer = pointer_of(error["loc"], document, is_missing=kind == "missing")
+    if kind.startswith("union_tag"):
+        message, pointer = _of_tag(error, pointer)
     if kind == "value_error":
         pointer = _sharper_pointer(pointer, message, document)
         if "entry is called" in message:
@@ -237,13 +239,22 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
                  remedy=(remedy or _REMEDIES.get(code, "Correct the value."))[:800])  # fmt: skip
 
 
+def _of_tag(error: Mapping[str, Any], pointer: str) -> tuple[str, str]:
+    """What is wrong with the field that tells which of several objects this one is, and where that field stands."""
+    context = error["ctx"]
+    where = f"{pointer}/{escaped(str(context['discriminator']).strip(chr(39)))}"
+    if "tag" not in context:
+        return "Field required", where
+    return f"Input should be one of {context['expected_tags']}, got {str(context['tag'])[:80]!r}", where
+
+
 def _expected_type(kind: str, message: str) -> str:
     """What a type error says it wanted.
 
     >>> _expected_type("int_type", "Input should be a valid integer")
     'a valid integer'
     """
-    if kind == "missing":
+    if kind in ("missing", "union_tag_not_found"):
         return "a value"
     if kind == "extra_forbidden":
         return "only the fields of the schema"

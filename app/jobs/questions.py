@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.documents import canonical, check_request_limits, digest, read_model
+from app.documents import canonical, check_request_limits, digest, num_values, read_model
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
 from app.faults import Fault, Refused, from_planner_error, refused
@@ -35,6 +35,8 @@ from models.worth import Curves
 from solver.questions.changes import changed_document
 from solver.questions.targets import target_seconds
 
+# Of all requests that a question makes of one: reading and checking them takes three seconds of processor time at most.
+MAX_QUESTION_VALUES = 2_000_000
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
@@ -55,6 +57,7 @@ def check_question(question: Question, settings: Settings) -> None:
         raise refused("invalid-request", f"{question.plan_id} is a plan of a service, and none is asked", "/plan_id",
                       "a plan of the service that is asked",
                       "Ask that service, with --server URL; or give the plan's request.")  # fmt: skip
+    _check_size(question)
     base = _changed(question.request, question.changes, "/changes", settings)
     if isinstance(question, Robust):
         with _refusing():
@@ -72,6 +75,19 @@ def check_question(question: Question, settings: Settings) -> None:
             from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
 
             worlds_of(question, base)
+
+
+def _check_size(question: Question) -> None:
+    """Refuse more changed requests than are read for one submission."""
+    slowed = sum(len(one.slow_pools) for one in question.scenarios) if isinstance(question, Robust) else 0
+    number = 1 + slowed + sum(1 for _ in _change_sets(question))
+    values = num_values(question.asked.model_dump(mode="json"), MAX_QUESTION_VALUES) if number > 1 else 0
+    if number * values > MAX_QUESTION_VALUES:
+        raise refused("limit-exceeded", f"{number:,} requests of {values:,} values each, with defaults and what "
+                      "names stand for", "/scenarios" if isinstance(question, Robust) else "/variants",
+                      f"at most {MAX_QUESTION_VALUES:,} values of all together",
+                      "Ask about fewer changes, or send several questions.", limit=MAX_QUESTION_VALUES,
+                      value=number * values)  # fmt: skip
 
 
 def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from models.errors import InvalidRequest
+from models.errors import InvalidRequest, LimitExceeded
 from models.pointers import parts_of, pointer_to
 from models.question_parts import Change
 from models.request import PlanRequest
 
 Path = tuple[str | int, ...]
+# Places that the changes of one set may name altogether, `*` included: two of every pool of the largest cluster that a
+# service takes are 20,000, and walking to 50,000 takes half a second.
+MOST_PLACES = 50_000
 
 
 def changed_document(request: PlanRequest, changes: Sequence[Change], where: str = "/changes") -> dict[str, Any]:
@@ -23,14 +26,20 @@ def changed_document(request: PlanRequest, changes: Sequence[Change], where: str
     `where` is the pointer of the list of changes in the question, for messages. Raises InvalidRequest.
     """
     document: dict[str, Any] = request.model_dump(mode="json")
-    met: list[tuple[Path, int]] = []
+    met = _Met(changes, where)
     planned: list[tuple[Path, Change, int]] = []
     for number, change in enumerate(changes):
         for path in _paths(document, change.pointer, f"{where}/{number}/pointer", adds=change.op == "add"):
-            _check_apart(path, number, met, changes, where)
+            met.check_apart(path, number)
             if change.op != "add":
-                met.append((path, number))
+                met.add(path, number)
             planned.append((path, change, number))
+        if len(planned) > MOST_PLACES:
+            raise LimitExceeded(
+                f"the changes are of more than {MOST_PLACES:,} places together",
+                pointer=f"{where}/{number}/pointer",
+                remedy="change fewer places, or merge equal pools, places and links",
+            )
     # Elements that go, go last and from behind, so that the numbers of the others stay what they were.
     for path, change, number in sorted(planned, key=_order):
         _make(document, path, change, f"{where}/{number}")
@@ -44,19 +53,39 @@ def _order(one: tuple[Path, Change, int]) -> tuple[bool, int]:
     return removes, -last if removes and isinstance(last, int) else 0
 
 
-def _check_apart(
-    path: Path, number: int, met: Sequence[tuple[Path, int]], changes: Sequence[Change], where: str
-) -> None:
-    """No two changes of one field, or of a field and what holds it."""
-    for other, before in met:
-        shared = min(len(path), len(other))
-        if path[:shared] == other[:shared] and (before != number or path == other):
+class _Met:
+    """Places that changes have been made at: no two changes of one field, or of a field and what holds it."""
+
+    def __init__(self, changes: Sequence[Change], where: str) -> None:
+        self._changes, self._where = changes, where
+        self._at: dict[Path, int] = {}
+        self._above: dict[Path, int] = {}  # whatever holds one of these, with the first change inside it
+
+    def add(self, path: Path, number: int) -> None:
+        """A change has been made here."""
+        self._at[path] = number
+        for length in range(len(path)):
+            self._above.setdefault(path[:length], number)
+
+    def check_apart(self, path: Path, number: int) -> None:
+        """Refuse a change of what another changes, holds or lies in; one with `*` changes many fields."""
+        around = (self._at[path[:length]] for length in range(len(path)) if path[:length] in self._at)
+        found = [before for before in (*around, self._above.get(path, number)) if before != number]
+        if path in self._at:
+            found.append(self._at[path])
+        if found:
+            before = min(found)
             raise InvalidRequest(
-                f"changes {before} ({changes[before].pointer}) and {number} ({changes[number].pointer}) both change "
-                f"{pointer_to(path if len(path) >= len(other) else other)}",
-                pointer=f"{where}/{number}",
+                f"changes {before} ({self._changes[before].pointer}) and {number} ({self._changes[number].pointer}) "
+                f"both change {pointer_to(self._deepest(path, before))}",
+                pointer=f"{self._where}/{number}",
                 remedy="make one change of the two, or ask about them as two variants",
             )
+
+    def _deepest(self, path: Path, before: int) -> Path:
+        """The first place of an earlier change that is inside this one; this one where it lies in the other."""
+        inside = (at for at, number in self._at.items() if number == before and at[: len(path)] == path)
+        return next(inside, path)
 
 
 def _paths(document: Any, pointer: str, where: str, *, adds: bool) -> list[Path]:

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.client import calls
+from app.jobs.questions import MAX_QUESTION_VALUES
 from app.wire import QuestionStatus
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
@@ -164,7 +165,8 @@ def _robust(*ranges: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "pointer", "said"),
     [
-        ({"ask": "who"}, "", "who"),
+        ({"ask": "who"}, "/ask", "'frontier', got 'who'"),
+        ({"ask": 1}, "/ask", "got '1'"),
         ({"changes": [{"pointer": "/cluster/nowhere", "value": 1}]}, "/changes/0/pointer", "leads nowhere"),
         ({"changes": [{"pointer": "cluster", "value": 1}]}, "/changes/0/pointer", "match"),
         (
@@ -214,6 +216,27 @@ def test_a_question_that_means_nothing_is_refused_with_its_place(
     assert fault["pointer"] == pointer
     assert said in fault["what"]
     assert fault["remedy"]
+
+
+def test_a_question_says_what_it_asks(client: TestClient) -> None:
+    error = client.post("/v1/questions", json={"request": request_for(0)}).json()["errors"][0]
+    assert (error["code"], error["pointer"], error["what"]) == ("missing-field", "/ask", "Field required")
+    assert error["allowed"]
+
+
+@pytest.mark.parametrize("ask", ["what_if", "robust"])
+def test_requests_that_a_question_makes_are_counted(client: TestClient, ask: str) -> None:
+    request = request_for(0)
+    cluster, (pool, *_) = request["cluster"], request["cluster"]["pools"]
+    request["cluster"] = {**cluster, "pools": [{**pool, "id": f"p{number}"} for number in range(900)]}
+    changes = [{"pointer": MAX_GPUS, "value": 8}]
+    parts = {
+        "what_if": {"variants": [{"name": f"v{number}", "changes": changes} for number in range(200)]},
+        "robust": {"scenarios": [{"name": "s", "slow_pools": [{"pool": "p0", "times": 2}] * 100}]},
+    }[ask]
+    error = client.post("/v1/questions", json={"ask": ask, "request": request, **parts}).json()["errors"][0]
+    assert (error["code"], error["limit"]) == ("limit-exceeded", MAX_QUESTION_VALUES)
+    assert error["pointer"] == {"what_if": "/variants", "robust": "/scenarios"}[ask]
 
 
 def test_questions_wait_behind_usual_plans_and_end_at_once_while_they_wait(tmp_path: Path) -> None:

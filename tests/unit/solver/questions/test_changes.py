@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from models.cluster import GpuType, Link, LoadBalancing, Pool, Uplink
-from models.errors import InvalidRequest
+from models.errors import InvalidRequest, LimitExceeded
 from models.question_parts import Change
 from models.request import Constraints, Objective, PlanRequest
 from solver.network.balancing import balanced_efficiency
 from solver.network.technology import QUEUE_PAIRS
-from solver.questions.changes import changed_document
+from solver.questions.changes import MOST_PLACES, changed_document
 from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, StatedWorld, direction
 from solver.questions.resources import resources_of
 from solver.questions.searches import changed
@@ -102,6 +102,47 @@ def test_a_change_that_means_nothing_is_refused_with_its_place(
     assert said in refused.value.message
     assert refused.value.pointer == pointer
     assert refused.value.remedy
+
+
+POINTERS = (
+    "/cluster/pools", "/cluster/pools/0", "/cluster/pools/*", "/cluster/pools/1/num_hosts",
+    "/cluster/pools/*/num_hosts", "/cluster/pools/*/gpu/name", "/cluster/name", "/cluster", "/constraints/max_gpus",
+)  # fmt: skip
+
+
+def _places(pointer: str, number: int) -> set[tuple[str, ...]]:
+    parts = pointer[1:].split("/")
+    return {tuple(str(at) if part == "*" else part for part in parts) for at in range(number)}
+
+
+@pytest.mark.parametrize("first", POINTERS)
+@pytest.mark.parametrize("second", POINTERS)
+def test_changes_meet_where_one_holds_what_the_other_changes(first: str, second: str) -> None:
+    number = len(build_request().cluster.pools)
+    meet = any(
+        one[: len(other)] == other or other[: len(one)] == one
+        for one in _places(first, number)
+        for other in _places(second, number)
+    )
+    others = [Change(pointer="/constraints/forbidden_places", op="remove"), Change(pointer="/workload", op="remove")]
+    changes = [others[0], Change(pointer=first, op="remove"), others[1], Change(pointer=second, op="remove")]
+    if not meet:
+        changed_document(build_request(), changes)
+        return
+    with pytest.raises(InvalidRequest, match=r"changes 1 .* and 3 .* both change"):
+        changed_document(build_request(), changes)
+
+
+def test_changes_of_very_many_places_are_refused_as_soon_as_they_are() -> None:
+    base = build_request()
+    (pool, *_), number = base.cluster.pools, 9_000
+    pools = tuple(pool.model_copy(update={"id": f"p{at}"}) for at in range(number))
+    fields = ("num_hosts", "gpus_per_host", "nics_per_gpu", "nic_bytes_per_s", "num_reserved_gpus", "place", "id")
+    changes = [Change(pointer=f"/cluster/pools/*/{field}", value=1) for field in fields]
+    large = base.model_copy(update={"cluster": base.cluster.model_copy(update={"pools": pools})})
+    with pytest.raises(LimitExceeded) as refused:
+        changed_document(large, changes)
+    assert refused.value.pointer == f"/changes/{MOST_PLACES // number}/pointer"
 
 
 def test_a_distance_that_does_not_count_is_refused() -> None:
