@@ -19,6 +19,8 @@ FRONTIER = ("against", "iteration_s", "num_gpus", "usd_per_million_tokens", "cro
 CURVES = ("over", "factor", "status", "value", "lower_bound", "relative_gap")
 WORTH = ("resource", "step", "status", "gain_least", "gain_most", "value", "lower_bound", "verdict")
 LEAST = ("of", "unit", "status", "value", "lower_bound", "there", "num_gpus", "iteration_s")
+# Questions whose answers are tables, with the columns of each.
+COLUMNS = {"frontier": FRONTIER, "curves": CURVES, "worth": WORTH, "least": LEAST}
 
 
 def answer_table(reply: Reply) -> str | None:
@@ -27,11 +29,7 @@ def answer_table(reply: Reply) -> str | None:
         return None
     cells = ([harmless(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in row]
              for row in _rows(reply))  # fmt: skip
-    return csv_text(_columns(reply), cells, quoted=True)
-
-
-def _columns(reply: Tabular) -> Sequence[str]:
-    return {"frontier": FRONTIER, "curves": CURVES, "worth": WORTH, "least": LEAST}[reply.ask]
+    return csv_text(COLUMNS[reply.ask], cells, quoted=True)
 
 
 def _rows(reply: Tabular) -> Iterator[Sequence[Cell]]:

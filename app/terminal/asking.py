@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import read_source
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server, service
@@ -52,15 +53,31 @@ def ask(
     asked = _limited(read_question(parse_json(read_source(question))), time_limit)
     check_question(asked, settings)
     prepare(out)
+    _check_form(asked.ask, out)
     with service(server, key_file) as client:
         reply = answered(asked, settings, screen, client)
+    data = _as_file(reply, out)
+    if data is not None:
+        write(out, data, quiet=quiet)
     screen.show(reply, lambda console: print_reply(console, reply))
-    write(out, _as_file(reply, out), quiet=quiet)
+    if data is None:
+        raise Failed("the answer has nothing to draw: name a .json file")
     raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
 
 
-def _as_file(reply: Reply, out: Path | None) -> bytes:
-    """An answer as the name of its file asks: a table as .csv, a picture as .svg, and JSON."""
+def _check_form(kind: str, out: Path | None) -> None:
+    """Refuse a table or picture of answers that are neither, before the time of the answer is spent."""
+    from app.exporters.answer_table import COLUMNS
+    from app.exporters.report.answer_picture import DRAWN
+
+    suffix = "" if out is None else out.suffix.lower()
+    if (suffix == ".csv" and kind not in COLUMNS) or (suffix == ".svg" and kind not in DRAWN):
+        raise refused("invalid-parameter", f"an answer to {kind} has no {suffix} form", allowed="a .json file",
+                      remedy="Name a file that ends in .json.", where="--out")  # fmt: skip
+
+
+def _as_file(reply: Reply, out: Path | None) -> bytes | None:
+    """An answer as the name of its file asks: a table as .csv, a picture as .svg, and JSON; None without marks."""
     from app.documents import canonical
     from app.exporters.answer_table import answer_table
     from app.exporters.report.answer_picture import answer_picture
@@ -69,9 +86,7 @@ def _as_file(reply: Reply, out: Path | None) -> bytes:
     if suffix not in (".csv", ".svg"):
         return canonical(reply)
     text = answer_table(reply) if suffix == ".csv" else answer_picture(reply)
-    if text is None:
-        raise Failed(f"an answer to {reply.ask} has no {suffix} form: name a .json file")
-    return text.encode()
+    return None if text is None else text.encode()
 
 
 def _limited(question: Question, time_limit_s: float | None) -> Question:

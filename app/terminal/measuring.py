@@ -51,5 +51,5 @@ def calibrate(
             call = calls.calibrate(measured, name=name, constants=names, profile=profile)
             report = client.call(call).model_dump(mode="json")
             screen.news.print(f"{report['id']}: give it as options.stack_profile")
-    screen.show(report, lambda console: print_calibration(console, report))
     write(out, json.dumps(report["profile"], indent=2).encode(), quiet=quiet)
+    screen.show(report, lambda console: print_calibration(console, report))

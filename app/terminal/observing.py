@@ -64,10 +64,10 @@ def observe(
         raise refused("invalid-request", f"no step time in these files: {what}", where="LOGS",
                       remedy="Record whole steps: two and more.")  # fmt: skip
     seen = observation(found, runs, tolerance=tolerance)
-    screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     if rows is not None and asked is not None:
         row = calibration_row(found, asked, seen, next(one.tool for one in runs if one.step_s))
         _add_row(rows, row, quiet=quiet)
+    screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     raise typer.Exit(ExitCode.PLANNED if seen.as_planned else ExitCode.INFEASIBLE)
 
 

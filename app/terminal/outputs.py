@@ -14,18 +14,18 @@ import typer
 from app.faults import Refused, refused
 
 
-def prepare(out: Path | None) -> None:
-    """Make the folder of a file that is to be written later, and see that the file can be."""
+def prepare(out: Path | None, option: str = "--out") -> None:
+    """Make the folder of a file that is to be written later, and see that the file can be; `option` names it."""
     if out is None:
         return
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(out, error.strerror) from None
+        raise _unwritable(out, error.strerror, option) from None
     if out.is_dir():
-        raise _unwritable(out, "it is a folder")
+        raise _unwritable(out, "it is a folder", option)
     if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise _unwritable(out, "no permission")
+        raise _unwritable(out, "no permission", option)
 
 
 def write(out: Path | None, data: bytes, *, quiet: bool = False) -> None:
@@ -55,6 +55,6 @@ def write_folder(out: Path, files: Mapping[str, str], *, quiet: bool = False) ->
         typer.echo(f"written: {out} ({len(files)} files)", err=True)
 
 
-def _unwritable(out: Path, why: str | None) -> Refused:
+def _unwritable(out: Path, why: str | None, option: str = "--out") -> Refused:
     what = f"{out} cannot be written: {why}"
-    return refused("invalid-parameter", what, remedy="Name a file in a folder that you may write to.", where="--out")
+    return refused("invalid-parameter", what, remedy="Name a file in a folder that you may write to.", where=option)

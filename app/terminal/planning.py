@@ -55,7 +55,7 @@ def plan(
     screen = Screen(as_json=as_json, quiet=quiet)
     document = _limited(parse_json(read_source(request)), time_limit)
     prepare(out)
-    prepare(save_search)
+    prepare(save_search, "--save-search")
     with service(server, key_file) as client:
         _check_saving(client, save_search)
         outcome = _outcome(context, client, document, screen, save=save_search)
@@ -84,7 +84,7 @@ def resume(
 
     screen = Screen(as_json=as_json, quiet=quiet)
     prepare(out)
-    prepare(save_search)
+    prepare(save_search, "--save-search")
     with service(server, key_file) as client:
         _check_saving(client, save_search)
         if client is not None:
@@ -100,8 +100,8 @@ def _show(outcome: Outcome, screen: Screen, out: Path | None, *, quiet: bool) ->
     from app.documents import canonical
     from app.terminal.summary import print_outcome
 
-    screen.show(outcome, lambda console: print_outcome(console, outcome))
     write(out, canonical(outcome), quiet=quiet)
+    screen.show(outcome, lambda console: print_outcome(console, outcome))
     raise typer.Exit(EXIT_OF_STATUS[outcome.status])
 
 
@@ -176,8 +176,8 @@ def schedule(
                 "schedule", settings.solvers.schedule, (canonical(asked),), settings, screen.news, limit_s=limit_s
             )
             found = PipelineSchedule.model_validate_json(text)
-    screen.show(found, lambda console: print_schedule(console, found))
     write(out, canonical(found), quiet=quiet)
+    screen.show(found, lambda console: print_schedule(console, found))
 
 
 @check.command("request")

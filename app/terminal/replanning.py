@@ -66,8 +66,8 @@ def replan(
             if client is None:
                 check_question(question, settings)
             reply = answered(question, settings, screen, client)
-    screen.show(reply, lambda console: print_reply(console, reply))
     write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=quiet)
+    screen.show(reply, lambda console: print_reply(console, reply))
     raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
 
 

@@ -52,8 +52,8 @@ def study(
     address = server or named.server or f"http://{settings.host}:{settings.port}"
     with client_of(address, key_file, named.api_key) as client:
         found = _followed(client, document, screen.news).model_dump(mode="json")
-    screen.show(found, lambda console: _show(console, found))
     write(out, _as_file(found, out), quiet=quiet)
+    screen.show(found, lambda console: _show(console, found))
     is_planned = any(member["figures"] for member in found["members"])
     raise typer.Exit(ExitCode.PLANNED if is_planned else ExitCode.NOTHING_FOUND)
 

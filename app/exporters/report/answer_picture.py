@@ -23,6 +23,8 @@ SPENT = {
     "money": ("usd_per_million_tokens", "USD per million tokens"),
     "energy": ("kwh_per_million_tokens", "kWh per million tokens"),
 }
+# Questions whose answers are pictures.
+DRAWN = ("frontier", "curves")
 STYLE = (
     "svg{font:12px sans-serif;background:#fff}text{fill:#333}.head{font-weight:bold}.grid{stroke:#ddd}"
     ".plan{fill:none;stroke:#b3541e;stroke-width:2}.dot{fill:#b3541e}.bound{stroke:#2b6f77;stroke-width:2}"
