@@ -17,7 +17,7 @@ from models.worth import Curve, CurvePoint, Curves, CurvesAnswer
 from solver.network.topology import UPLINK_PREFIX, build_topology
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
-from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison, better_side, closed
 from solver.questions.wishes import more_memory, multiplied, put, wider, wider_uplink
 
 
@@ -48,7 +48,7 @@ class _Asked:
         return CurvesAnswer(
             **self.compared.base_status(),
             unit=self.compared.measure.unit,
-            curves=tuple(self._curve(over, points) for over, points in self.points.items()),
+            curves=tuple(self._curves()),
             complete=all(self._side(one).outcome is not None for one in self.open_points()),
         )
 
@@ -60,12 +60,21 @@ class _Asked:
     def _side(self, point: _Point) -> Side:
         return self.compared.base if point.factor == 1.0 else self.compared.sides.get(point.name, Side())
 
-    def _curve(self, over: str, points: Sequence[_Point]) -> Curve:
-        sides, sign = [self._side(one) for one in points], self._sign(points)
-        if sign:
-            sides = closed(sides[::sign])[::sign]
-        shown = (_curve_point(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
-        return Curve(over=over, monotone=bool(sign), points=tuple(shown))
+    def _curves(self) -> Iterator[Curve]:
+        """The curves; the request itself is a point of each, and what one of them knows of it holds in all."""
+        signs = {over: self._sign(points) for over, points in self.points.items()}
+        base = self.compared.base
+        for over, points in self.points.items():
+            base = better_side(base, self._closed(points, signs[over], self.compared.base)[_place_of_base(points)])
+        for over, points in self.points.items():
+            sides = self._closed(points, signs[over], base)
+            shown = (_curve_point(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
+            yield Curve(over=over, monotone=bool(signs[over]), points=tuple(shown))
+
+    def _closed(self, points: Sequence[_Point], sign: int, base: Side) -> list[Side]:
+        """What is known of the points of a curve, of its neighbours too where more never hurts."""
+        sides = [base if one.factor == 1.0 else self._side(one) for one in points]
+        return closed(sides[::sign])[::sign] if sign else sides
 
     def _sign(self, points: Sequence[_Point]) -> int:
         """1: a larger number is nothing but more. -1: nothing but less. 0: neither is known."""
@@ -128,6 +137,10 @@ def _some(changes: tuple[Change, ...], over: str) -> tuple[Change, ...]:
             remedy="leave it out, or give the pointer of a number",
         )
     return changes
+
+
+def _place_of_base(points: Sequence[_Point]) -> int:
+    return next(number for number, one in enumerate(points) if one.factor == 1.0)
 
 
 def _point(base: PlanRequest, over: str, factor: float) -> _Point:

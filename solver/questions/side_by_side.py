@@ -198,7 +198,7 @@ class SideComparison:
         publish()
         # What carrying over improves without any change is no gain of a change.
         ends_s = self.searches.hooks.clock() + CARRIED_SHARE * limit_s
-        self.base = _better(self.base, self.carried(request, ends_s))
+        self.base = better_side(self.base, self.carried(request, ends_s))
 
     def plan_world(self, name: str, request: PlanRequest, limit_s: float) -> None:
         """Another world: the base's configuration in the changed world, then every configuration, then better plans.
@@ -217,7 +217,7 @@ class SideComparison:
                 until_s=until_s,
                 begin=begin.plan if isinstance(begin, Planned) else None,
             )
-            side = _better(self._side(request, outcome), side)
+            side = better_side(self._side(request, outcome), side)
         self.add(name, side)
 
     def _carried_and_bounded(self, request: PlanRequest, until_s: float) -> Side:
@@ -225,12 +225,12 @@ class SideComparison:
         side = self.carried(request, until_s)
         if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
             first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
-            side = _better(self._side(request, first), side)
+            side = better_side(self._side(request, first), side)
         return self.bounded(request, side, until_s) if isinstance(side.outcome, Planned) else side
 
     def add(self, name: str, side: Side) -> None:
         """What has become known of a world, beside what was known of it."""
-        self.sides[name] = _better(side, self.sides.get(name, Side()))
+        self.sides[name] = better_side(side, self.sides.get(name, Side()))
 
     def near(self, request: PlanRequest, until_s: float) -> Side:
         """A plan with as many ranks, GPUs for each and chunks as the base's has, where its configuration has none."""
@@ -314,7 +314,7 @@ def closed(sides: Sequence[Side]) -> list[Side]:
     return out
 
 
-def _better(side: Side, warm: Side) -> Side:
+def better_side(side: Side, warm: Side) -> Side:
     """The better plan of two searches of one world, with the better bound for the whole of it."""
     bound = max((one.bound for one in (side, warm) if one.bound is not None), default=None)
     if warm.value is None or (side.value is not None and side.value <= warm.value):

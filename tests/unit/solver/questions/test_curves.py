@@ -46,6 +46,10 @@ def test_no_short_curve_is_contradicted_by_a_long_one_and_none_rises_where_more_
             order = -1 if falling.over == "latency" else 1
             assert values[::order] == sorted(values, reverse=True)
             assert bounds[::order] == sorted(bounds, reverse=True)
+    for found in (short, long):
+        assert (
+            len({point.model_dump_json() for one in found.curves for point in one.points if point.factor == 1.0}) == 1
+        )
     bandwidth = long.curves[0].points
     assert bandwidth[0].lower_bound is not None
     assert bandwidth[-1].value is not None
