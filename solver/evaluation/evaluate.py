@@ -310,7 +310,7 @@ def pipeline_problem(
         backward=backward_of(context.request),
         sends=_sends(context, configuration),
         hops=pipeline_hops(delays),
-        options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
+        options=PipelineOptions(seed=context.request.options.seed),  # how long it is searched is up to the search
     )
 
 

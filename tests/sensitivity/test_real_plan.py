@@ -59,6 +59,17 @@ def test_a_plan_survives_its_json(real_plan):
     assert objections(Plan.model_validate_json(real_plan.model_dump_json())) == set()
 
 
+@pytest.mark.parametrize("time_limit_s", [1.0, 3600.0])
+def test_a_plan_is_one_of_its_request_whatever_time_the_search_had(real_plan, time_limit_s):
+    """`isthmus plan --time-limit` and `isthmus resume` search for another time than the request says."""
+    assert objections(real_plan, small_request().with_options(time_limit_s=time_limit_s)) == set()
+
+
+@pytest.mark.parametrize(("stated_s", "objected"), [(6.0, set()), (7.0, {"problem-facts"})])
+def test_plans_of_earlier_versions_state_the_time_limit_of_their_request(real_plan, stated_s, objected):
+    assert objections(put(real_plan, "timelines.0.problem.options.time_limit_s", stated_s)) == objected
+
+
 def test_the_plan_carries_the_judges_verdict(real_plan):
     assert real_plan.verdict == judge(small_request(), real_plan)
 

@@ -22,8 +22,9 @@ Channel = tuple[str, str, frozenset[str]]  # link, direction and messages
 
 def problem_facts(case: Case) -> Iterator[Finding]:
     """Memory left for activations, what is left of each exchange, fold and options of the search."""
-    options = case.request.options
-    wanted = PipelineOptions(time_limit_s=options.time_limit_s, seed=options.seed)
+    usual = PipelineOptions(seed=case.request.options.seed)
+    # Plans of earlier versions state the time limit of their request.
+    earlier = usual.model_copy(update={"time_limit_s": case.request.options.time_limit_s})
     expected = _expected_exchanges(case)
     for route, pools in case.pools_by_route.items():
         timeline = case.timeline_by_route.get(route)
@@ -33,7 +34,7 @@ def problem_facts(case: Case) -> Iterator[Finding]:
         for name, value, derived in (
             ("layout", problem.layout, case.configuration.family),
             ("objective", problem.objective, "makespan"),
-            ("options", problem.options, wanted),
+            ("options", problem.options, earlier if problem.options == earlier else usual),
             ("rank_of_stage", problem.rank_of_stage, None),
         ):
             if value != derived:
