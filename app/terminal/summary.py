@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from app.terminal.tables import table
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
     from models.schedule import PipelineSchedule
     from models.verdict import Verdict
 
+# Characters of the longest bar; a narrow terminal has less room.
 BAR_WIDTH = 40
+# Wider than any table here: to measure what one needs.
+MOST_WIDTH = 1000
 GB = 1e9
+# Violations that are printed: those of one cause come in dozens.
+MOST_VIOLATIONS = 20
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -54,8 +60,8 @@ def print_plan(console: Console, plan: Plan) -> None:
     """The whole plan, section by section."""
     _configuration(console, plan)
     console.print(_placement(plan))
-    console.print(_waterfall(plan))
-    console.print(_memory(plan))
+    console.print(_waterfall(plan, console))
+    console.print(_memory(plan, console))
     if plan.transport:
         console.print(_transport(plan))
     if plan.baselines:
@@ -133,14 +139,20 @@ def runs_of_places(route: Route) -> str:
     return ", ".join(texts)
 
 
-def _waterfall(plan: Plan) -> Table:
+def _waterfall(plan: Plan, console: Console) -> Table:
+    """A line per cause, with a bar where there is room for one."""
+    room = min(console.width - _width(_causes(plan, 0), console), BAR_WIDTH)
+    return _causes(plan, max(room, 0))
+
+
+def _causes(plan: Plan, bar_width: int) -> Table:
     found = table("Where the iteration time goes", "cause", ">s", ">%", "")
     total_s = plan.time.total_s or 1.0
     before_s = 0.0
     for name, field in TIME_PARTS:
         part_s = float(getattr(plan.time, field))
-        offset = round(BAR_WIDTH * before_s / total_s)
-        length = round(BAR_WIDTH * (before_s + part_s) / total_s) - offset
+        offset = round(bar_width * before_s / total_s)
+        length = round(bar_width * (before_s + part_s) / total_s) - offset
         if part_s > 0:
             found.add_row(name, f"{part_s:.4f}", f"{100 * part_s / total_s:.1f}", " " * offset + "█" * length)
         before_s += part_s
@@ -148,15 +160,28 @@ def _waterfall(plan: Plan) -> Table:
     return found
 
 
-def _memory(plan: Plan) -> Table:
-    headings = ("rank", "weights", "gradients", "optimizer", "activations", "buffers", "framework", "total", "limit")
-    found = table("Memory per GPU (GB), fullest pipeline ranks")
-    for heading in headings:
-        found.add_column(heading, justify="right")
+def _memory(plan: Plan, console: Console) -> Table:
+    """A line per rank; where the terminal is too narrow for that, a column per rank."""
+    parts = ("weights", "gradients", "optimizer", "activations", "buffers", "framework", "total", "limit")
     fullest = sorted(plan.memory, key=lambda use: use.limit_bytes - use.total_bytes)[:3]
-    for use in fullest:
-        found.add_row(str(use.pipeline_rank), *(f"{getattr(use, f'{one}_bytes') / GB:.1f}" for one in headings[1:]))
+    rows = [("rank", *parts)] + [
+        (str(use.pipeline_rank), *(f"{getattr(use, f'{one}_bytes') / GB:.1f}" for one in parts)) for use in fullest
+    ]
+    wide = _figures(rows)
+    return wide if _width(wide, console) <= console.width else _figures([*zip(*rows, strict=True)])
+
+
+def _figures(rows: Sequence[Sequence[str]]) -> Table:
+    """Memory of ranks; the first row has the headings."""
+    found = table("Memory per GPU (GB), fullest pipeline ranks", *(f">{heading}" for heading in rows[0]))
+    for row in rows[1:]:
+        found.add_row(*row)
     return found
+
+
+def _width(drawn: Table, console: Console) -> int:
+    """Characters that a table needs to stand unbroken."""
+    return Measurement.get(console, console.options.update(max_width=MOST_WIDTH), drawn).maximum
 
 
 def _transport(plan: Plan) -> Table:
@@ -243,9 +268,12 @@ def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) 
         for one in verdict.unjudged if in_full else ():
             console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}")
         return
-    console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
-    for violation in verdict.violations[:20]:
+    num_found = len(verdict.violations)
+    console.print(f"[bold red]Rejected[/] by the judge: {num_found} violation{'s' if num_found > 1 else ''}.")
+    for violation in verdict.violations[:MOST_VIOLATIONS]:
         console.print(f"  [bold]{escape(violation.rule)}[/] {escape(violation.where)}: {escape(violation.detail)}")
+    if num_found > MOST_VIOLATIONS:
+        console.print(f"  and {num_found - MOST_VIOLATIONS} more (--json has all)")
 
 
 def print_check(console: Console, found: Mapping[str, Any]) -> None:
