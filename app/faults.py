@@ -137,6 +137,19 @@ def refuse_request(document: Any) -> None:
         raise refused("invalid-plan", "the document is a request, not a plan", "", "a plan", remedy)
 
 
+def refuse_plan(document: Any, wanted: str = "a request") -> None:
+    """Refuse a plan, or another outcome of a search, that was given where a request is wanted."""
+    if not isinstance(document, dict) or "workload" in document or "ask" in document:
+        return
+    if (
+        "outcome" in document
+        or {"status", "elapsed_s"} <= document.keys()
+        or {"configuration", "proof"} <= document.keys()
+    ):
+        remedy = "Give the request that it was found for; `isthmus show` prints what a search ended with."
+        raise refused("invalid-request", f"the document is a plan, not {wanted}", "", wanted, remedy)
+
+
 def from_planner_error(error: PlannerError) -> Fault:
     """The fault that a PlannerError states."""
     return Fault(code=error.code, what=error.message, pointer=error.pointer,

@@ -58,7 +58,9 @@ def _family(document: Document, fields: Mapping[str, Any]) -> Family:
     remedy = "Describe the model as an Architecture document instead."
     if isinstance(fields.get("text_config"), dict):
         remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
-    raise document.refused("/model_type", f"the model_type {shown(model_type)} is not known", code="not-an-option",
+    is_there = "model_type" in fields
+    what = f"the model_type {shown(model_type)} is not known" if is_there else "the field model_type is missing"
+    raise document.refused("/model_type", what, code="not-an-option",
                            allowed=", ".join(FAMILIES), remedy=remedy)  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from app.documents import canonical, check_request_limits, digest, num_values, read_model
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
-from app.faults import Fault, Refused, from_planner_error, refused
+from app.faults import Fault, Refused, from_planner_error, refuse_plan, refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.child import outcomes
 from app.jobs.service import PlanService
@@ -44,6 +44,7 @@ def read_question(document: Any) -> Question:
     """A question from its JSON value; a request by itself asks why it has no plan."""
     if isinstance(document, dict) and "workload" in document:
         document = {"ask": "why_not", "request": document}
+    refuse_plan(document, "a question or a request")
     return read_model(AnyQuestion, document).root
 
 

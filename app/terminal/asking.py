@@ -14,7 +14,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
-from app.terminal.inputs import read_source
+from app.terminal.inputs import read_document
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server, service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
@@ -50,7 +50,7 @@ def ask(
     from app.jobs.questions import check_question, read_question
 
     screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
-    asked = _limited(read_question(parse_json(read_source(question))), time_limit)
+    asked = _limited(read_question(read_document(question, parse_json)), time_limit)
     check_question(asked, settings)
     prepare(out)
     _check_form(asked.ask, out)

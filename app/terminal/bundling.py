@@ -15,7 +15,7 @@ import typer
 
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import hosts_text, keeper, read_source
+from app.terminal.inputs import hosts_text, keeper, read_document, read_source
 from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write_folder
 from app.terminal.screen import Screen
@@ -89,8 +89,8 @@ def _files(
     from app.documents import read_plan, read_request
     from app.exporters.launch.bundle import bundle as files_of
 
-    asked = None if request is None else read_request(read_source(request))
-    return files_of(read_plan(read_source(plan_source)), asked, hosts, options)
+    asked = None if request is None else read_document(request, read_request, "request")
+    return files_of(read_document(plan_source, read_plan, "plan"), asked, hosts, options)
 
 
 def check_ranks(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.faults import Refused, refused
-from app.terminal.inputs import hosts_text, keeper, read_source
+from app.terminal.inputs import hosts_text, keeper, read_document
 from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
@@ -103,8 +103,8 @@ def _renderer(
     given, spare = hosts_text(hosts), []
     if (kept_by := keeper(plan_source, client)) is not None:
         return lambda kind: kept_by.export(plan_source, kind, given), lambda _kind: []
-    asked = None if request is None else read_request(read_source(request))
-    found = read_plan(read_source(plan_source))
+    asked = None if request is None else read_document(request, read_request, "request")
+    found = read_document(plan_source, read_plan, "plan")
     if asked is not None:
         check_job(found, asked)
     if given is not None:

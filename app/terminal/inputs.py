@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from app.faults import Fault, Refused, refuse_request
 
@@ -20,8 +22,12 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024 * 1024
 
 
-def read_source(source: str) -> bytes:
-    """The bytes of a file, of standard input (`-`) or of an example request by name."""
+Read = TypeVar("Read")
+Wanted = Literal["file", "request", "plan"]
+
+
+def read_source(source: str, wanted: Wanted = "file") -> bytes:
+    """The bytes of a file, of standard input (`-`) or of an example request by name; `wanted` for who named none."""
     from models.catalogue import entry_names, named_entry
 
     if source == "-":
@@ -34,9 +40,25 @@ def read_source(source: str) -> bytes:
             raise Refused((_fault(source, f"has more than {MAX_BYTES:,} bytes", "Give a smaller file."),))
         return path.read_bytes()
     except OSError as error:
-        names = ", ".join(entry_names("examples"))
-        remedy = f"Give a file, - for standard input, or the name of an example: {names}."
-        raise Refused((_fault(source, error.strerror or str(error), remedy),)) from None
+        remedies = {
+            "file": "Give a file, or - for standard input.",
+            "plan": "Give a file that isthmus plan --out wrote, or - for standard input; a plan's id needs --server.",
+            "request": "Give a file, - for standard input, or the name of an example: "
+            f"{', '.join(entry_names('examples'))}.",
+        }
+        raise Refused((_fault(source, error.strerror or str(error), remedies[wanted]),)) from None
+
+
+def read_document(source: str, reader: Callable[[bytes], Read], wanted: Wanted = "file") -> Read:
+    """What a reader makes of a source; what it refuses names the source, for commands that take several."""
+    data = read_source(source, wanted)
+    try:
+        return reader(data)
+    except Refused as found:
+        name = "standard input" if source == "-" else source
+        places = [one.where or (f"{name} ({one.pointer})" if one.pointer else name) for one in found.faults]
+        named = [replace(one, where=place) for one, place in zip(found.faults, places, strict=True)]
+        raise Refused(named) from None
 
 
 def keeper(source: str, client: Client | None) -> Client | None:

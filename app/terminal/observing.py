@@ -12,7 +12,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import keeper, read_rows, read_source
+from app.terminal.inputs import keeper, read_document, read_rows, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
@@ -75,9 +75,9 @@ def _planned(source: str, request: str | None, client: Client | None) -> tuple[P
     """The plan, and its request where that is known: named, or kept by the service."""
     from app.documents import read_plan, read_request
 
-    asked = None if request is None else read_request(read_source(request))
+    asked = None if request is None else read_document(request, read_request, "request")
     if (kept_by := keeper(source, client)) is None:
-        return read_plan(read_source(source)), asked
+        return read_document(source, read_plan, "plan"), asked
     from app.client import calls
     from app.terminal.remote import outcome_on, plan_of
 

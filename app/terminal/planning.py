@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.faults import refused
+from app.faults import refuse_plan, refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
-from app.terminal.inputs import read_source
+from app.terminal.inputs import read_document
 from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, SaveSearch, Server, Source, TimeLimit, service
 from app.terminal.outputs import prepare, write
 from app.terminal.screen import Screen
@@ -53,7 +53,9 @@ def plan(
     from app.documents import parse_json
 
     screen = Screen(as_json=as_json, quiet=quiet)
-    document = _limited(parse_json(read_source(request)), time_limit)
+    document = read_document(request, parse_json, "request")
+    refuse_plan(document)
+    document = _limited(document, time_limit)
     prepare(out)
     prepare(save_search, "--save-search")
     with service(server, key_file) as client:
@@ -163,7 +165,7 @@ def schedule(
     from models.schedule import PipelineProblem, PipelineSchedule
 
     screen = Screen(as_json=as_json, quiet=quiet)
-    asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+    asked = read_model(PipelineProblem, read_document(problem, parse_json))
     prepare(out)
     with service(server, key_file) as client:
         if client is not None:
@@ -196,7 +198,8 @@ def check_request(
     from models.request import PlanRequest
 
     screen = Screen(as_json=as_json, quiet=quiet)
-    document = parse_json(read_source(request))
+    document = read_document(request, parse_json, "request")
+    refuse_plan(document)
     with service(server, key_file) as client:
         if client is not None and isinstance(document, Mapping):
             found = client.validate(document).model_dump(mode="json")

@@ -9,7 +9,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import keeper, read_outcome, read_source
+from app.terminal.inputs import keeper, read_document, read_outcome
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source, service
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
@@ -27,7 +27,7 @@ def _outcome(source: str, client: Client | None) -> Outcome | Plan:
     from app.terminal.remote import outcome_on
 
     kept_by = keeper(source, client)
-    return read_outcome(read_source(source)) if kept_by is None else outcome_on(kept_by, source)
+    return read_document(source, read_outcome, "plan") if kept_by is None else outcome_on(kept_by, source)
 
 
 def show(
@@ -92,7 +92,8 @@ def verify(
     from models.verdict import Verdict
 
     screen = Screen(as_json=as_json, quiet=quiet)
-    asked, found = read_request(read_source(request)), read_plan(read_source(plan_source))
+    asked = read_document(request, read_request, "request")
+    found = read_document(plan_source, read_plan, "plan")
     with service(server, key_file) as client:
         if client is not None and not deep:
             verdict = client.call(calls.evaluate(asked, found)).verdict

@@ -11,7 +11,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
-from app.terminal.inputs import read_outcome, read_source
+from app.terminal.inputs import read_document, read_outcome
 from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import prepare as prepare_file
 from app.terminal.outputs import write
@@ -83,7 +83,7 @@ def _question(
 
     given = {
         "lost": lost, "time_tolerance": tolerance,
-        "changes": None if changes is None else parse_json(read_source(changes)),
+        "changes": None if changes is None else read_document(changes, parse_json),
         "options": None if time_limit_s is None else {"time_limit_s": time_limit_s},
     }  # fmt: skip
     return read_question(about | {name: value for name, value in given.items() if value is not None})
@@ -99,8 +99,8 @@ def _asked_about(plan_source: str, request: str | None, client: Client | None) -
     if request is None:
         raise refused("missing-field", "a plan document does not hold its request", where="--request",
                       remedy="Give it: --request REQUEST.json; or name a plan on a --server.")  # fmt: skip
-    plan = plan_of(read_outcome(read_source(plan_source)))
-    return {"request": parse_json(read_source(request)), "plan": plan.model_dump(mode="json")}
+    plan = plan_of(read_document(plan_source, read_outcome, "plan"))
+    return {"request": read_document(request, parse_json, "request"), "plan": plan.model_dump(mode="json")}
 
 
 def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
@@ -110,7 +110,7 @@ def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
     from models.what_now import WhatIfLostAnswer
 
     if client is None:
-        return read_model(WhatIfLostAnswer, parse_json(read_source(source)))
+        return read_document(source, lambda data: read_model(WhatIfLostAnswer, parse_json(data)))
     answer = client.call(calls.losses(source)).answer
     if not isinstance(answer, WhatIfLostAnswer):
         raise Failed(f"the answers for losses of {source} are not there yet")

@@ -13,7 +13,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import Failed
-from app.terminal.inputs import read_source
+from app.terminal.inputs import read_document, read_source
 from app.terminal.options import Json, Quiet
 from app.terminal.screen import Screen
 
@@ -100,7 +100,7 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
     data = read_source(document)
     if problem is not None:
         schedule = read_model(PipelineSchedule, parse_json(data))
-        asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+        asked = read_model(PipelineProblem, read_document(problem, parse_json))
         return schedule.generator, asked, schedule
     parsed = parse_json(data)
     if isinstance(parsed, dict) and "generator" in parsed and "ranks" in parsed:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import read_source
+from app.terminal.inputs import read_document
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
@@ -47,7 +47,7 @@ def study(
 
     screen = Screen(as_json=as_json, quiet=quiet)
     settings, named = settings_of(context), Remote.from_environment()
-    document = parse_json(read_source(grid))
+    document = read_document(grid, parse_json)
     prepare(out)
     address = server or named.server or f"http://{settings.host}:{settings.port}"
     with client_of(address, key_file, named.api_key) as client:
