@@ -31,6 +31,7 @@ TARGET = Target(
     (
         "pretrain_gpt.py started on the hosts of the megatron-hostfile export, in its order",
         "the megatron-communicators export as communicators.yaml in the working folder",
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment of every rank, but with --use-megatron-fsdp left unset",
         "your own data, tokenizer, learning rate and checkpoint arguments",
     ),
 )
