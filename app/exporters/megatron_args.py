@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 
-from app.exporters.megatron_model import Argument, model_arguments, model_losses
+from app.exporters.megatron_model import Argument, Fields, arguments, model_arguments, model_losses
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
@@ -37,10 +37,10 @@ TARGET = Target(
 )
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
 COMMUNICATORS_FILE = "communicators.yaml"
-RECOMPUTE: dict[str, tuple[Argument, ...]] = {
-    "none": (),
-    "selective": (("--recompute-granularity", "selective"),),
-    "full": (("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")),
+RECOMPUTE: dict[str, Fields] = {
+    "none": {},
+    "selective": {"recompute_granularity": "selective"},
+    "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
 }
 PRECISION: dict[str, tuple[Argument, ...]] = {
     "bf16": (("--bf16",),),
@@ -57,18 +57,18 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
         raise refused("missing-field", "the model's sizes are in the request, not in the plan", where="request",
                       remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
     check_megatron(plan)
-    arguments = [
+    stated = [
         *_parallelism(plan, request.workload.architecture),
         *_interleaving(plan),
         ("--nccl-communicator-config-path", COMMUNICATORS_FILE),
         *_sharding(plan.configuration),
-        *RECOMPUTE[plan.configuration.recompute],
+        *arguments(RECOMPUTE[plan.configuration.recompute]),
         *PRECISION[request.workload.precision],
         *_batch(plan.configuration, request.workload),
         *_optimizer(plan.configuration, request.workload),
         *model_arguments(request.workload.architecture),
     ]
-    lines = "".join(shlex.join(argument) + "\n" for argument in arguments)
+    lines = "".join(shlex.join(argument) + "\n" for argument in stated)
     return header(TARGET, losses(plan, request)) + lines
 
 

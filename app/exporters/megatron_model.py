@@ -1,17 +1,34 @@
-"""The model as Megatron-LM's arguments: sizes, norm, positions, biases, vocabulary, experts.
+"""The model in Megatron's words: fields of its configuration, for Megatron-Bridge, and arguments, for Megatron-LM.
 
 Where the request does not define the model beside its sizes, RMSNorm, rotary positions and no biases are taken.
-Source: megatron/training/arguments.py of Megatron-LM core 0.20, August 2026.
+Source: transformer_config.py and megatron/training/arguments.py of Megatron-LM core 0.20, August 2026.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 from models.workload import Architecture, GroupedQueryAttention, ModelDefinition
 
 Argument = tuple[str, ...]
+Fields = dict[str, Any]
+# Fields whose argument has another name.
+NAMES = {
+    "layernorm_zero_centered_gamma": "apply_layernorm_1p",
+    "layernorm_epsilon": "norm_epsilon",
+    "rope_scaling": "use_rope_scaling",
+    "yarn_rotary_scaling_factor": "rotary_scaling_factor",
+    "num_moe_experts": "num_experts",
+}
+# Fields whose argument says the opposite.
+OPPOSITES = {
+    "add_bias_linear": "disable_bias_linear",
+    "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
+}
+# How positions are told, in the words of position_embedding_type.
+POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 UNDEFINED = (
     "the model's definition beside its sizes is not in the request: RMSNorm, rotary positions, no biases are taken"
 )
@@ -29,118 +46,137 @@ def definition_of(architecture: Architecture) -> ModelDefinition:
     return ModelDefinition(activation="silu" if architecture.gated_mlp else "gelu")
 
 
-def model_arguments(architecture: Architecture) -> Iterator[Argument]:
-    """Every argument that the model needs, parallel degrees apart."""
+def model_fields(architecture: Architecture) -> Fields:
+    """Sizes, norm, positions, biases and experts as fields of Megatron-Core's configuration, in its words."""
     one = definition_of(architecture)
-    yield "--num-layers", str(architecture.num_layers)
-    yield "--hidden-size", str(architecture.hidden_size)
-    if architecture.ffn_hidden_size:
-        yield "--ffn-hidden-size", str(architecture.ffn_hidden_size)
-    yield "--vocab-size", str(architecture.vocab_size)
-    yield from _attention(architecture)
-    yield from _norm(one)
-    yield from _positions(architecture, one)
-    yield from _feed_forward(architecture, one)
-    yield from _biases(one)
-    if not architecture.tied_embeddings:
-        yield ("--untie-embeddings-and-output-weights",)
-    yield "--attention-dropout", "0.0"
-    yield "--hidden-dropout", "0.0"
-    yield from _experts(architecture, one)
-    if architecture.num_mtp_layers:
-        yield "--mtp-num-layers", str(architecture.num_mtp_layers)
+    return {
+        "num_layers": architecture.num_layers,
+        "hidden_size": architecture.hidden_size,
+        **({"ffn_hidden_size": architecture.ffn_hidden_size} if architecture.ffn_hidden_size else {}),
+        "vocab_size": architecture.vocab_size,
+        **_attention(architecture),
+        "normalization": "RMSNorm" if one.norm == "rmsnorm" else "LayerNorm",
+        "layernorm_zero_centered_gamma": one.norm == "layernorm1p",
+        "layernorm_epsilon": one.norm_epsilon,
+        "qk_layernorm": one.qk_norm,
+        **_positions(architecture, one),
+        "gated_linear_unit": architecture.gated_mlp,
+        "add_bias_linear": one.linear_bias,
+        "add_qkv_bias": one.qkv_bias,
+        "share_embeddings_and_output_weights": architecture.tied_embeddings,
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        **_experts(architecture, one),
+        **({"mtp_num_layers": architecture.num_mtp_layers} if architecture.num_mtp_layers else {}),
+    }
 
 
-def _attention(architecture: Architecture) -> Iterator[Argument]:
-    attention = architecture.attention
-    yield "--num-attention-heads", str(attention.num_heads)
-    if isinstance(attention, GroupedQueryAttention):
-        yield "--kv-channels", str(attention.head_dim)
-        if attention.num_kv_heads != attention.num_heads:
-            yield ("--group-query-attention",)
-            yield "--num-query-groups", str(attention.num_kv_heads)
-        return
-    yield ("--multi-latent-attention",)
-    if attention.q_lora_rank:
-        yield "--q-lora-rank", str(attention.q_lora_rank)
-    yield "--kv-lora-rank", str(attention.kv_lora_rank)
-    yield "--qk-head-dim", str(attention.qk_nope_head_dim)
-    yield "--qk-pos-emb-head-dim", str(attention.qk_rope_head_dim)
-    yield "--v-head-dim", str(attention.v_head_dim)
+def _attention(architecture: Architecture) -> Fields:
+    one = architecture.attention
+    if isinstance(one, GroupedQueryAttention):
+        return {"num_attention_heads": one.num_heads, "kv_channels": one.head_dim, "num_query_groups": one.num_kv_heads}
+    return {
+        "num_attention_heads": one.num_heads,
+        "multi_latent_attention": True,
+        "q_lora_rank": one.q_lora_rank or None,
+        "kv_lora_rank": one.kv_lora_rank,
+        "qk_head_dim": one.qk_nope_head_dim,
+        "qk_pos_emb_head_dim": one.qk_rope_head_dim,
+        "v_head_dim": one.v_head_dim,
+    }
 
 
-def _norm(one: ModelDefinition) -> Iterator[Argument]:
-    yield "--normalization", "RMSNorm" if one.norm == "rmsnorm" else "LayerNorm"
-    if one.norm == "layernorm1p":
-        yield ("--apply-layernorm-1p",)
-    yield "--norm-epsilon", f"{one.norm_epsilon:g}"
-    if one.qk_norm:
-        yield ("--qk-layernorm",)
-
-
-def _positions(architecture: Architecture, one: ModelDefinition) -> Iterator[Argument]:
-    if one.position_embedding != "rope":
-        yield "--position-embedding-type", "learned_absolute" if one.position_embedding == "learned" else "none"
-        return
-    scaling = one.rope_scaling
-    is_latent = architecture.attention.kind == "mla"
+def _positions(architecture: Architecture, one: ModelDefinition) -> Fields:
+    """Latent attention stretches rotary positions under other names."""
+    scaling, is_latent = one.rope_scaling, architecture.attention.kind == "mla"
     is_yarn = scaling is not None and scaling.kind == "yarn"
-    yield "--position-embedding-type", "yarn" if is_yarn and not is_latent else "rope"
-    yield "--rotary-base", str(one.rope_base)
-    if one.rope_fraction != 1:
-        yield "--rotary-percent", f"{one.rope_fraction:g}"
+    kind = "yarn" if is_yarn and not is_latent else POSITIONS[one.position_embedding]
+    found = {"position_embedding_type": kind, "rotary_base": one.rope_base, "rotary_percent": one.rope_fraction}
     if is_latent:
-        yield "--rope-type", "yarn" if is_yarn else "rope"
+        found["rope_type"] = "yarn" if is_yarn else "rope"
     if scaling is None:
-        return
+        return found
     if scaling.kind == "llama3":
-        yield ("--use-rope-scaling",)
-        yield "--rope-scaling-factor", f"{scaling.factor:g}"
-    else:
-        yield "--rotary-scaling-factor", f"{scaling.factor:g}"
-        if not is_latent:
-            yield "--yarn-original-max-position-embeddings", str(scaling.original_length)
+        return {**found, "rope_scaling": True, "rope_scaling_factor": scaling.factor}
+    prefix = "" if is_latent else "yarn_"
+    found[f"{prefix}rotary_scaling_factor"] = scaling.factor
+    return {**found, f"{prefix}original_max_position_embeddings": scaling.original_length}
 
 
-def _feed_forward(architecture: Architecture, one: ModelDefinition) -> Iterator[Argument]:
-    """SiLU exists with gates alone, squared ReLU without them alone; GELU with gates is Megatron's quick form."""
-    if architecture.gated_mlp:
-        yield ("--quick-geglu",) if one.activation == "gelu" else ("--swiglu",)
-    elif one.activation == "squared_relu":
-        yield ("--squared-relu",)
-
-
-def _biases(one: ModelDefinition) -> Iterator[Argument]:
-    if not one.linear_bias:
-        yield ("--disable-bias-linear",)
-        if one.qkv_bias:
-            yield ("--add-qkv-bias",)
-
-
-def _experts(architecture: Architecture, one: ModelDefinition) -> Iterator[Argument]:
+def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
     moe = architecture.moe
     if moe is None:
-        return
-    yield "--num-experts", str(moe.num_experts)
-    yield "--moe-router-topk", str(moe.experts_per_token)
-    yield "--moe-ffn-hidden-size", str(moe.expert_ffn_hidden_size)
-    layers = [int(architecture.is_moe_layer(layer)) for layer in range(architecture.num_layers)]
-    runs = [f"[{value}]*{len(list(members))}" for value, members in groupby(layers)]
-    yield "--moe-layer-freq", "(" + "+".join(runs) + ")"
-    if moe.num_shared_experts:
-        width = moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size
-        yield "--moe-shared-expert-intermediate-size", str(moe.num_shared_experts * width)
-    yield ("--moe-grouped-gemm",)
-    yield "--moe-token-dispatcher-type", "alltoall"
-    yield "--moe-router-score-function", one.router_score
-    yield "--moe-router-load-balancing-type", "none" if one.router_bias else "aux_loss"
-    if one.router_bias:
-        yield ("--moe-router-enable-expert-bias",)
-    if one.router_groups:
-        yield "--moe-router-num-groups", str(one.router_groups)
-        yield "--moe-router-group-topk", str(one.router_groups_per_token)
-    if one.router_scale != 1:
-        yield "--moe-router-topk-scaling-factor", f"{one.router_scale:g}"
+        return {}
+    width = moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size
+    return {
+        "num_moe_experts": moe.num_experts,
+        "moe_router_topk": moe.experts_per_token,
+        "moe_ffn_hidden_size": moe.expert_ffn_hidden_size,
+        "moe_layer_freq": [int(architecture.is_moe_layer(layer)) for layer in range(architecture.num_layers)],
+        "moe_shared_expert_intermediate_size": moe.num_shared_experts * width or None,
+        "moe_grouped_gemm": True,
+        "moe_token_dispatcher_type": "alltoall",
+        "moe_router_score_function": one.router_score,
+        "moe_router_load_balancing_type": "none" if one.router_bias else "aux_loss",
+        "moe_router_enable_expert_bias": one.router_bias,
+        "moe_router_num_groups": one.router_groups or None,
+        "moe_router_group_topk": one.router_groups_per_token or None,
+        "moe_router_topk_scaling_factor": one.router_scale if one.router_scale != 1 else None,
+    }
+
+
+def model_arguments(architecture: Architecture) -> Iterator[Argument]:
+    """The same as arguments of Megatron-LM's command line."""
+    fields = model_fields(architecture)
+    for name, value in fields.items():
+        if name in OPPOSITES:
+            yield from arguments({OPPOSITES[name]: not value})
+        elif name == "gated_linear_unit":
+            yield from _feed_forward(architecture)
+        elif name == "num_query_groups":
+            is_grouped = value != fields["num_attention_heads"]
+            yield from arguments({"group_query_attention": True, name: value} if is_grouped else {})
+        elif not _goes_without_saying(name, fields):
+            yield from arguments({NAMES.get(name, name): value})
+
+
+def arguments(fields: Fields) -> Iterator[Argument]:
+    """Fields as arguments of the same names; a flag for True, nothing for False and None.
+
+    >>> list(arguments({"swiglu": True, "q_lora_rank": None, "moe_layer_freq": [0, 1, 1], "rotary_percent": 0.5}))
+    [('--swiglu',), ('--moe-layer-freq', '([0]*1+[1]*2)'), ('--rotary-percent', '0.5')]
+    """
+    for name, value in fields.items():
+        argument = f"--{name.replace('_', '-')}"
+        if value is True:
+            yield (argument,)
+        elif isinstance(value, list):
+            runs = [f"[{kind}]*{len(list(members))}" for kind, members in groupby(value)]
+            yield argument, f"({'+'.join(runs)})"
+        elif isinstance(value, float) and value:
+            yield argument, f"{value:g}"
+        elif value is not None and value is not False:
+            yield argument, str(value)
+
+
+def _goes_without_saying(name: str, fields: Fields) -> bool:
+    """What the command line refuses or cannot say beside the rest: rotary sizes without rotary positions, say."""
+    if name in ("rotary_base", "rope_type"):
+        return fields["position_embedding_type"] not in ("rope", "yarn")
+    if name == "rotary_percent":
+        return fields["position_embedding_type"] not in ("rope", "yarn") or fields[name] == 1
+    if name == "add_qkv_bias":
+        return bool(fields["add_bias_linear"])
+    return name == "original_max_position_embeddings"
+
+
+def _feed_forward(architecture: Architecture) -> Iterator[Argument]:
+    """SiLU exists with gates alone, squared ReLU without them alone; GELU with gates is Megatron's quick form."""
+    activation = definition_of(architecture).activation
+    if architecture.gated_mlp:
+        yield ("--quick-geglu",) if activation == "gelu" else ("--swiglu",)
+    elif activation == "squared_relu":
+        yield ("--squared-relu",)
 
 
 def model_losses(architecture: Architecture) -> Iterator[str]:
