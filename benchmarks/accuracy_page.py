@@ -14,10 +14,23 @@ DATA = Path(__file__).parent.parent / "app" / "web" / "static" / "desk" / "accur
 
 
 def page_data(document: str) -> str:
-    """The JSON that the page reads."""
+    """The JSON that the page reads, a line for each row of a table."""
     parts = [_part(text) for text in ("\n" + document).split("\n## ")[1:]]
-    shown = [one for one in parts if one["words"] or one["tables"]]
-    return json.dumps(shown, indent=0, ensure_ascii=False) + "\n"
+    shown = [_text(one) for one in parts if one["words"] or one["tables"]]
+    return "[\n" + ",\n".join(shown) + "\n]\n"
+
+
+def _text(part: dict[str, Any]) -> str:
+    heading, words = _json(part["heading"]), _json(part["words"])
+    tables = [
+        f'{{"heads": {_json(one["heads"])}, "rows": [\n' + ",\n".join(map(_json, one["rows"])) + "\n]}"
+        for one in part["tables"]
+    ]
+    return f'{{"heading": {heading}, "words": {words}, "tables": [{", ".join(tables)}]}}'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _part(text: str) -> dict[str, Any]:
