@@ -35,13 +35,12 @@ TARGET = Target(
 
 def kueue_jobset(plan: Plan, request: PlanRequest | None = None) -> str:
     """The manifest; image, program and the queue's name are yours."""
-    return _manifest(plan, request, "isthmus", "training", {})
+    return _manifest(plan, request, LaunchOptions("megatron-core", "kubernetes"), files=None)
 
 
 def jobset_manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions) -> str:
     """The manifest of a bundle, whose files are in a ConfigMap."""
-    pods = {"image": options.image, "files": f"{options.name}-files"}
-    return _manifest(plan, request, options.name, options.queue, pods, limit_minutes=options.time_limit_minutes)
+    return _manifest(plan, request, options, files=f"{options.name}-files")
 
 
 def kueue_topology() -> str:
@@ -56,27 +55,19 @@ def kueue_topology() -> str:
     return yaml.safe_dump(manifest, sort_keys=False)
 
 
-def _manifest(
-    plan: Plan,
-    request: PlanRequest | None,
-    name: str,
-    queue: str,
-    pods: dict[str, str],
-    *,
-    limit_minutes: int | None = None,
-) -> str:
-    groups = pod_groups(plan, request)
+def _manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions, *, files: str | None) -> str:
+    groups, name = pod_groups(plan, request), options.name
     master = f"{name}-{groups[0].name}-0-0.{name}"  # JobSet's name of the first pod in its headless service
     meeting = Rendezvous(master, "JOB_COMPLETION_INDEX", sum(group.num_pods for group in groups))
     manifest = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": options.queue}},
         "spec": {
             "suspend": True,
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "failurePolicy": {"maxRestarts": 0},
-            "replicatedJobs": [_replicated_job(group, meeting, pods, limit_minutes) for group in groups],
+            "replicatedJobs": [_replicated_job(group, meeting, options, files) for group in groups],
         },
     }
     report = header(TARGET, [*losses(plan, request), *renamed(groups)])
@@ -84,15 +75,16 @@ def _manifest(
 
 
 def _replicated_job(
-    group: PodGroup, meeting: Rendezvous, pods: dict[str, str], limit_minutes: int | None
+    group: PodGroup, meeting: Rendezvous, options: LaunchOptions, files: str | None
 ) -> dict[str, object]:
+    limit_minutes = options.time_limit_minutes
     job = {
         "parallelism": group.num_pods,
         "completions": group.num_pods,
         "completionMode": "Indexed",
         "backoffLimit": 0,
         **({"activeDeadlineSeconds": limit_minutes * 60} if limit_minutes is not None else {}),
-        "template": pod_template(group, topology_requests(group), meeting, **pods),
+        "template": pod_template(group, topology_requests(group), meeting, image=options.image, files=files),
     }
     return {"name": group.name, "replicas": 1, "template": {"spec": job}}
 
