@@ -6,14 +6,14 @@ Knows neither HTTP nor how an answer is stored or made.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.base import Seconds, Usd
 from models.diagnostic import Diagnostic
 from models.findings import StudyFindings
-from models.outcome import Outcome, Progress, Reason
+from models.outcome import Outcome, Progress, Reason, RequestCheck
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
 from models.questions import Reply
 from models.request import PlanRequest
@@ -189,6 +189,11 @@ class Validation(Answer):
     diagnostics: list[Diagnostic] = Field(
         description="The linter: errors (the reasons again), then warnings, then notes, each with its place."
     )
+
+    @classmethod
+    def of(cls, checked: RequestCheck) -> Self:
+        """What a check has found."""
+        return cls(feasible=not checked.reasons, reasons=list(checked.reasons), diagnostics=list(checked.diagnostics))
 
 
 class EvaluationRequest(Answer):

@@ -41,10 +41,8 @@ def validate_request(
     `reasons` are typed, with the numbers that clash. `diagnostics` has them again as errors, then warnings (suspicious
     units, idle pools, delays that no fibre has) and notes (sizes, defaults), each with its place in the request.
     """
-    checked = RequestCheck.model_validate_json(service.validate(service.with_profile(request, caller), caller))
-    return Validation(
-        feasible=not checked.reasons, reasons=list(checked.reasons), diagnostics=list(checked.diagnostics)
-    )
+    checked = service.validate(service.with_profile(request, caller), caller)
+    return Validation.of(RequestCheck.model_validate_json(checked))
 
 
 @router.post("/plans:evaluate", response_model=Evaluation, responses=ERRORS, summary="Judge a plan that you made",

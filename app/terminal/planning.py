@@ -195,6 +195,8 @@ def check_request(
     """Look for contradictions in a request by arithmetic, without search; exit code 3 when no plan can exist."""
     from app.documents import canonical, parse_json, read_model
     from app.terminal.summary import print_check
+    from app.wire import Validation
+    from models.outcome import RequestCheck
     from models.request import PlanRequest
 
     screen = Screen(as_json=as_json, quiet=quiet)
@@ -202,14 +204,12 @@ def check_request(
     refuse_plan(document)
     with service(server, key_file) as client:
         if client is not None and isinstance(document, Mapping):
-            found = client.validate(document).model_dump(mode="json")
+            found = client.validate(document)
         else:
             from app.terminal.work import answer_of
 
             settings, asked = settings_of(context), canonical(read_model(PlanRequest, document))
             text = answer_of("validate", settings.solvers.validate_request, (asked,), settings, screen.news)
-            told = parse_json(text)
-            checked = told if isinstance(told, dict) else {"reasons": told}
-            found = {"feasible": not checked["reasons"], **checked}
+            found = Validation.of(RequestCheck.model_validate_json(text))
     screen.show(found, lambda console: print_check(console, found))
-    raise typer.Exit(ExitCode.PLANNED if found["feasible"] else ExitCode.INFEASIBLE)
+    raise typer.Exit(ExitCode.PLANNED if found.feasible else ExitCode.INFEASIBLE)

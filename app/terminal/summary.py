@@ -5,9 +5,9 @@ Every figure shown is a field of the document; nothing is computed here but sums
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +18,7 @@ from app.terminal.tables import table
 from app.words import TIME_PARTS, runnable_in_words
 
 if TYPE_CHECKING:
+    from app.wire import Validation
     from models.outcome import Outcome, Reason
     from models.plan import Configuration, Plan, Route
     from models.schedule import PipelineSchedule
@@ -276,19 +277,19 @@ def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) 
         console.print(f"  and {num_found - MOST_VIOLATIONS} more (--json has all)")
 
 
-def print_check(console: Console, found: Mapping[str, Any]) -> None:
+def print_check(console: Console, found: Validation) -> None:
     """What arithmetic says of a request: reasons why there is no plan, then what else looks odd."""
-    if found["feasible"]:
+    if found.feasible:
         console.print("[bold green]No contradiction[/]: arithmetic finds no reason why the request has no plan.")
     else:
         console.print("[bold red]Infeasible[/]: no plan obeys the request.")
-        _reasons(console, [Reason.model_validate(one) for one in found["reasons"]])
-    for one in found.get("diagnostics", ()):
-        if one["severity"] != "error":  # the errors are the reasons again
-            colour = "yellow" if one["severity"] == "warning" else "dim"
-            where = f"{one['rule']} {one['pointer']}"
-            console.print(f"  [{colour}]{one['severity']}[/] [bold]{escape(where)}[/]: {escape(one['detail'])}")
-            for remedy in one["remedies"]:
+        _reasons(console, found.reasons)
+    for one in found.diagnostics:
+        if one.severity != "error":  # the errors are the reasons again
+            colour = "yellow" if one.severity == "warning" else "dim"
+            where = f"{one.rule} {one.pointer}"
+            console.print(f"  [{colour}]{one.severity}[/] [bold]{escape(where)}[/]: {escape(one.detail)}")
+            for remedy in one.remedies:
                 console.print(f"    to do: {escape(remedy)}")
 
 

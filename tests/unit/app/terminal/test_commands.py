@@ -116,6 +116,8 @@ def test_a_request_is_checked_without_search(
     found = json.loads(capsys.readouterr().out)
     assert found["feasible"] is (code == 0)
     assert [one["detail"] for one in found["reasons"]] == ([] if code == 0 else ["needs 2, has 1"])
+    assert run(settings, "check", "request", written(tmp_path, request_for(case))) == code
+    assert ("too-few-gpus : needs 2, has 1" in capsys.readouterr().out) is (code == 3)
 
 
 def test_a_plan_is_replanned_from_its_request(
