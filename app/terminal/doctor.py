@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import psutil
-from rich.table import Table
 
 from app.jobs.child import Task
 from app.jobs.children import Limits, run_in_child
@@ -19,6 +18,7 @@ from app.settings import Settings
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
 from app.terminal.screen import Screen
+from app.terminal.tables import table
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 
@@ -27,14 +27,12 @@ PACKAGES = ("isthmus", "ortools", "pulp", "highspy", "numpy", "numba", "scipy", 
 
 def run_doctor(screen: Screen, settings: Settings) -> bool:
     """Show every check; true when all passed."""
-    table = Table(title="Isthmus doctor", title_justify="left")
-    for heading in ("check", "result", ""):
-        table.add_column(heading)
+    results = table("Isthmus doctor", "check", "result", "")
     checks = list(_checks(settings))
     for name, result, passed in checks:
-        table.add_row(name, result, "[green]ok[/]" if passed else "[red]fails[/]")
+        results.add_row(name, result, "[green]ok[/]" if passed else "[red]fails[/]")
     document = [{"check": name, "result": result, "passed": passed} for name, result, passed in checks]
-    screen.show(document, lambda console: console.print(table))
+    screen.show(document, lambda console: console.print(results))
     return all(passed for _, _, passed in checks)
 
 

@@ -52,14 +52,14 @@ def list_keys(
     context: typer.Context, *, database: Database = None, as_json: Json = False, quiet: Quiet = False
 ) -> None:
     """Show every key, never its secret."""
-    from rich.table import Table
+    from app.terminal.tables import table
 
-    table = Table("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
+    every = table("", "id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
     with _store(context, database) as store:
         rows = store.all()
     for row in rows:
-        table.add_row(*_cells(row))
-    Screen(as_json=as_json, quiet=quiet).show([_plain(row) for row in rows], lambda console: console.print(table))
+        every.add_row(*_cells(row))
+    Screen(as_json=as_json, quiet=quiet).show([_plain(row) for row in rows], lambda console: console.print(every))
 
 
 @keys.command()

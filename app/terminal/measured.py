@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from app.faults import refused
+from app.terminal.tables import table
 
 SUBJECTS = ("training", "network", "pipeline")
-COLUMNS = ("rows", "mean_abs_pct", "median_abs_pct", "bias_pct", "worst_pct")
+ERRORS = ("mean_abs", "median_abs", "bias", "worst")
 
 
 def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
@@ -36,20 +36,17 @@ def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[s
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
     """One line per family, the total, and the reasons of skipped rows."""
-    table = Table(title="Prediction errors (%)", title_justify="left")
-    table.add_column("family")
-    for column in COLUMNS:
-        table.add_column(column.removesuffix("_pct").replace("_", " "), justify="right")
+    errors = table("Prediction errors (%)", "family", ">rows", *(f">{one.replace('_', ' ')}" for one in ERRORS))
     for name, summary in [*report["families"].items(), ("total", report["total"])]:
-        table.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in COLUMNS[1:]))
-    console.print(table)
+        errors.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in ERRORS))
+    console.print(errors)
     for reason, number in report["total"]["skipped"].items():
         console.print(f"skipped {number}: {reason}")
 
 
 def _figure(summary: Mapping[str, Any], column: str) -> str:
-    value = float(summary[column])
-    return f"{value:+.2f}" if column in ("bias_pct", "worst_pct") else f"{value:.2f}"
+    value = float(summary[f"{column}_pct"])
+    return f"{value:+.2f}" if column in ("bias", "worst") else f"{value:.2f}"
 
 
 def print_calibration(console: Console, report: Mapping[str, Any]) -> None:

@@ -112,13 +112,13 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
 
 def _print(console: Console, found: Sequence[Measured]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title="Executed", title_justify="left")
-    for column in ("schedule", "predicted", "fastest", "median", "ratio", "order", "loss and gradients"):
-        table.add_column(column, justify="left" if column == "schedule" else "right")
+    from app.terminal.tables import table
+
+    heads = ("schedule", ">predicted", ">fastest", ">median", ">ratio", ">order", ">loss and gradients")
+    executed = table("Executed", *heads)
     for one in found:
-        table.add_row(
+        executed.add_row(
             escape(one.name),
             f"{one.predicted_s:.3f} s",
             f"{one.measured_s:.3f} s",
@@ -127,4 +127,4 @@ def _print(console: Console, found: Sequence[Measured]) -> None:
             "as exported" if one.same_order else "[red]other[/]",
             "as in one process" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
         )
-    console.print(table)
+    console.print(executed)

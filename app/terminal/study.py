@@ -96,20 +96,19 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
 def _show(console: Console, found: Mapping[str, Any]) -> None:
     """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=escape(found["name"] or found["id"]), title_justify="left")
-    for heading in ("", "time s", "bound s", "gap %", "GPUs"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    from app.terminal.tables import table
+
+    points = table(escape(found["name"] or found["id"]), ">", ">time s", ">bound s", ">gap %", ">GPUs")
     is_wide = console.width >= PLAIN_WIDTH
     for heading in ("crossing", "state", *(("plan",) if is_wide else ())):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("point", overflow="fold")
+        points.add_column(heading, no_wrap=True)
+    points.add_column("point", overflow="fold")
     for member in found["members"]:
         plan = (member["plan_id"] or "",) if is_wide else ()
         cells = (*_figures(member["figures"]), member["state"], *plan, changes_text(member["changes"]))
-        table.add_row(str(member["index"]), *cells)
-    console.print(table)
+        points.add_row(str(member["index"]), *cells)
+    console.print(points)
     said = found["findings"]
     console.print(f"profile {escape(', '.join(said['stack_profiles']))}; {escape(said['says'])}.")
     for axis in said["axes"]:
