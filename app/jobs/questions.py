@@ -6,7 +6,6 @@ A question is a row of the queue of plans: the same workers, leases, quotas and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +48,10 @@ def read_question(document: Any) -> Question:
 
 
 def check_question(question: Question, settings: Settings) -> None:
-    """Refuse changes that lead nowhere or meet, and changed requests that are none or are too large."""
+    """Refuse changes that lead nowhere or meet, targets that are none, and changed requests that are too large.
+
+    What the planner finds wrong is a PlannerError, which every door tells like a refusal.
+    """
     if question.options.time_limit_s > settings.max_time_limit_s:
         raise refused("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
                       f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
@@ -61,21 +63,19 @@ def check_question(question: Question, settings: Settings) -> None:
     _check_size(question)
     base = _changed(question.request, question.changes, "/changes", settings)
     if isinstance(question, Robust):
-        with _refusing():
-            changed_document(base, [Change(pointer=one.pointer) for one in question.ranges], "/ranges")
+        changed_document(base, [Change(pointer=one.pointer) for one in question.ranges], "/ranges")
     if isinstance(question, Curves):
         _check_numbers(base, question)
     if isinstance(question, Frontier):
         _check_watts(base, question)
     if isinstance(question, Sizing):
-        _check_target(base, question)
+        target_seconds(question.target, base)
     for changes, where in _change_sets(question):
         _changed(base, changes, where, settings)
     if isinstance(question, Robust):
-        with _refusing():
-            from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
+        from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
 
-            worlds_of(question, base)
+        worlds_of(question, base)
 
 
 def _check_size(question: Question) -> None:
@@ -96,10 +96,9 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
     if isinstance(question, WhatIf):
         yield from ((one.changes, f"/variants/{number}/changes") for number, one in enumerate(question.variants))
     if isinstance(question, WhatNow):
-        with _refusing():
-            from solver.questions.losses import changes_of
+        from solver.questions.losses import changes_of
 
-            yield changes_of(question.asked, question.lost), "/lost"
+        yield changes_of(question.asked, question.lost), "/lost"
     if isinstance(question, Robust):
         yield from ((one.changes, f"/scenarios/{number}/changes") for number, one in enumerate(question.scenarios))
         for number, limits in enumerate(question.ranges):
@@ -110,20 +109,8 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
         yield from ((changes, "/ranges") for _, changes in corners(question))
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """What the planner finds wrong with a question is refused."""
-    try:
-        yield
-    except PlannerError as error:
-        raise Refused((from_planner_error(error),)) from None
-
-
 def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settings: Settings) -> PlanRequest:
-    try:
-        document = changed_document(request, changes, where)
-    except PlannerError as error:
-        raise Refused((from_planner_error(error),)) from None
+    document = changed_document(request, changes, where)
     try:
         changed = read_model(PlanRequest, document)
         check_request_limits(changed, settings)
@@ -140,12 +127,6 @@ def _check_watts(request: PlanRequest, question: Frontier) -> None:
             raise refused("invalid-request", f"cluster {request.cluster.name!r} has no GPU called {name!r}",
                           f"/watts_of_gpu/{escaped(name)}", f"one of {', '.join(names)}",
                           "Use the name of a GPU type of the request.")  # fmt: skip
-
-
-def _check_target(request: PlanRequest, question: Sizing) -> None:
-    """Refuse a target that is slower than any plan."""
-    with _refusing():
-        target_seconds(question.target, request)
 
 
 def _check_numbers(request: PlanRequest, question: Curves) -> None:
