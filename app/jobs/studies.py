@@ -20,7 +20,7 @@ from app.jobs.submission import Submitted, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
-from app.storage.studies import StudyRow
+from app.storage.studies import NewStudy
 from app.words import shortened
 from models.pointers import escaped
 from models.request import PlanRequest
@@ -67,29 +67,16 @@ def submit_study(
     spec = json.dumps(parts, sort_keys=True).encode()
 
     def queue() -> Submitted:
-        row, plans = _rows(service, order, caller, urgency, digest(spec))
-        service.studies.insert(
-            row,
-            plans,
-            lambda held: service.quotas.admit(held, caller, len(plans)),
-            idempotency_key=key,
-            webhook=tag.webhook,
-        )
+        members = [_member(service, order, changes, caller, urgency) for changes in _changes(order)]
+        plans = {number: one.plan for number, one in enumerate(members) if one.plan is not None}
+        if not plans:
+            raise Refused([_in_study(fault, order, members[0].changes) for fault in members[0].faults])
+        new = NewStudy(owner=caller.owner, request_digest=digest(spec), name=tag.name, members=_as_text(members),
+                       labels=stored_labels(tag.labels), idempotency_key=key, webhook=tag.webhook)  # fmt: skip
+        row = service.studies.insert(new, plans, lambda held: service.quotas.admit(held, caller, len(plans)))
         return Submitted(row.id, is_new=True)
 
     return submitted_once(service.studies, caller.owner, key, digest(spec), queue)
-
-
-def _rows(
-    service: PlanService, order: StudyOrder, caller: Caller, urgency: int, spec_digest: str
-) -> tuple[StudyRow, list[NewPlan]]:
-    """The study and the plans of those members that can be planned."""
-    members = [_member(service, order, changes, caller, urgency) for changes in _changes(order)]
-    if not any(one.plan for one in members):
-        raise Refused([_in_study(fault, order, members[0].changes) for fault in members[0].faults])
-    row = _row(service, order, members, caller, spec_digest)
-    plans = [replace(one.plan, study_id=row.id, member=number) for number, one in enumerate(members) if one.plan]
-    return row, plans
 
 
 def _in_study(fault: Fault, order: StudyOrder, changes: Any) -> Fault:
@@ -103,9 +90,8 @@ def _in_study(fault: Fault, order: StudyOrder, changes: Any) -> Fault:
     return replace(fault, pointer=("/patches/0" if is_in_patch else "/base") + fault.pointer)
 
 
-def _row(
-    service: PlanService, order: StudyOrder, members: Sequence[_Member], caller: Caller, spec_digest: str
-) -> StudyRow:
+def _as_text(members: Sequence[_Member]) -> bytes:
+    """What is stored of the members beside their plans."""
     listed = [
         {
             "changes": one.changes,
@@ -114,17 +100,7 @@ def _row(
         }
         for one in members
     ]
-    studies = service.studies
-    text = json.dumps(listed, separators=(",", ":")).encode()
-    return StudyRow(
-        studies.new_id(),
-        caller.owner,
-        spec_digest,
-        order.tag.name,
-        text,
-        studies.now(),
-        stored_labels(order.tag.labels),
-    )
+    return json.dumps(listed, separators=(",", ":")).encode()
 
 
 def _changes(order: StudyOrder) -> Iterator[Any]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +37,19 @@ class StudyRow:
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewStudy:
+    """What a submission stores beside its plans."""
+
+    owner: str
+    request_digest: str
+    name: str
+    members: bytes
+    labels: str = ""
+    idempotency_key: str | None = None
+    webhook: NewWebhook | None = None
+
+
 _COLUMNS = [column for column in STUDIES.c if column.name != "idempotency_key"]
 
 
@@ -47,35 +60,22 @@ class StudyStore(Store):
         super().__init__(engine, clock=clock)
         self._plans = PlanStore(engine, clock=clock)
 
-    def new_id(self) -> str:
-        """An id that sorts by time."""
-        return timed_id("study_", self._clock(), 8)
-
-    def insert(
-        self,
-        row: StudyRow,
-        plans: Sequence[NewPlan],
-        admit: Admit,
-        *,
-        idempotency_key: str | None,
-        webhook: NewWebhook | None = None,
-    ) -> None:
-        """Store a study and queue its plans in one transaction.
+    def insert(self, new: NewStudy, plans: Mapping[int, NewPlan], admit: Admit) -> StudyRow:
+        """Store a study and queue its plans, each under the number of its member, in one transaction.
 
         Raises sqlalchemy's IntegrityError when the idempotency key exists.
         """
+        now, key = self._clock(), scoped_key(new.owner, new.idempotency_key)
+        own_id = timed_id("study_", now, 8)
+        row = StudyRow(own_id, new.owner, new.request_digest, new.name, new.members, now, new.labels)
         with writing(self._engine) as connection:
             admit(connection)
-            key = scoped_key(row.owner, idempotency_key)
             connection.execute(sa.insert(STUDIES).values(**vars(row), idempotency_key=key))
-            for plan in plans:
-                self._plans.insert_in(connection, plan)
-            if webhook is not None:
-                add_webhook(connection, row.id, webhook)
-
-    def now(self) -> float:
-        """The time that rows of this moment carry."""
-        return self._clock()
+            for number, plan in plans.items():
+                self._plans.insert_in(connection, replace(plan, study_id=row.id, member=number))
+            if new.webhook is not None:
+                add_webhook(connection, row.id, new.webhook)
+        return row
 
     def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
         """Id and request digest of the study that came with an owner's idempotency key."""

@@ -15,7 +15,7 @@ from app.storage.migrations import IncompatibleDatabase, create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.queue import PlanQueue
 from app.storage.queue_figures import QueueFigures
-from app.storage.studies import StudyRow, StudyStore
+from app.storage.studies import NewStudy, StudyStore
 from app.storage.tables import SCHEMA, create_engine
 from tests.unit.app.taking import take
 
@@ -97,9 +97,8 @@ def test_a_current_database_is_opened_without_a_write(engine: sa.Engine) -> None
 
 def test_a_removed_study_leaves_no_event(engine: sa.Engine) -> None:
     studies, plans = StudyStore(engine), PlanStore(engine)
-    row = StudyRow(studies.new_id(), "", "d", "", b"[]", 0.0)
-    new = [NewPlan(b"{}", "d", None, study_id=row.id, member=number) for number in range(3)]
-    studies.insert(row, new, lambda _: None, idempotency_key=None)
+    members = {number: NewPlan(b"{}", "d", None) for number in range(3)}
+    row = studies.insert(NewStudy(owner="", request_digest="d", name="", members=b"[]"), members, lambda _: None)
     ids = [plan.id for plan in studies.plans_of(row.id).values()]
     statements: list[str] = []
     sa.event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
