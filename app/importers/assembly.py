@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from pydantic import ValidationError
-
-from app.faults import Fault, Refused, from_validation
+from app.faults import Fault
 from app.importers.fabric import Fabric, Part
 from app.importers.overlay import Overlay
 from app.importers.places import Placed, PlaceTree
 from app.importers.pools import pools_of
-from app.importers.source import MAX_SHOWN, Here, names_shown
+from app.importers.source import Here, names_shown, validated
 from models.cluster import Cluster
 
 MAX_PAIRS = 20_000
@@ -44,20 +41,15 @@ def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
         "source": overlay.form.source,
         **{kind: [dict(part.fields) for part in listed] for kind, listed in parts.items()},
     }
-    try:
-        return Cluster.model_validate(document)
-    except ValidationError as failure:
-        known = from_validation(failure, document)[:MAX_SHOWN]
-        raise Refused([_placed(one, parts, overlay) for one in known]) from None
+    return validated(Cluster, document, lambda fault: _place(fault, parts, overlay))
 
 
-def _placed(fault: Fault, parts: Mapping[str, Sequence[Part]], overlay: Overlay) -> Fault:
-    """The fault of the cluster at the line that its part came from."""
-    where: object = f"the cluster made with {overlay.document.name}, {fault.pointer or 'as a whole'}"
+def _place(fault: Fault, parts: Mapping[str, Sequence[Part]], overlay: Overlay) -> object:
+    """The line that the part came from which a fault of the cluster points to."""
     _, kind, index, *_ = *fault.pointer.split("/"), "", ""
     if kind in parts and index.isdigit():
-        where = parts[kind][int(index)].where
-    return replace(fault, pointer="", where=str(where))
+        return parts[kind][int(index)].where
+    return f"the cluster made with {overlay.document.name}, {fault.pointer or 'as a whole'}"
 
 
 def _stated_pools(overlay: Overlay) -> Iterator[Part]:

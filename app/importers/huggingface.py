@@ -7,15 +7,13 @@ the fields of a family mean is in `huggingface_families.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from app.faults import Refused, from_validation
+from app.faults import Refused
 from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Config, Family, shown
 from app.importers.json_text import parse_json
-from app.importers.source import MAX_SHOWN, Document, names_shown
+from app.importers.source import MAX_SHOWN, Document, names_shown, validated
 from models.pointers import pointer_to
 from models.workload import Architecture
 
@@ -47,7 +45,7 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     if unknown:
         _refuse_unknown(document, unknown)
     noted = [f"{one}: {NOTED[one]}" for one in unread if one in NOTED and fields[one] not in (None, False)]
-    architecture = _validated(values, document)
+    architecture = validated(Architecture, values, lambda _: f"{name} as an architecture")
     return ImportedModel(architecture, tuple(config.used), tuple(unread), (*config.notes, *noted))
 
 
@@ -83,17 +81,6 @@ def _own_name(fields: Mapping[str, Any], family: Family) -> str:
     if isinstance(stated, str) and stated.strip("/. "):
         return stated.rstrip("/").rsplit("/", 1)[-1][:100]
     return family.model_type
-
-
-def _validated(values: dict[str, Any], document: Document) -> Architecture:
-    try:
-        return Architecture.model_validate(values)
-    except ValidationError as failure:
-        faults = [
-            replace(one, pointer="", where=f"{document.name} as an architecture")
-            for one in from_validation(failure, values)
-        ]
-        raise Refused(faults) from None
 
 
 def summary(model: ImportedModel) -> list[str]:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from pydantic import ValidationError
-
-from app.faults import Refused, from_validation
 from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name
-from app.importers.source import MAX_SHOWN, Spot, beyond, decoded, place_of, refused, repeated
+from app.importers.source import Spot, beyond, decoded, place_of, refused, repeated, validated
 from app.importers.yaml_text import plain_value
 from models.cluster import Link
 
@@ -91,11 +88,4 @@ def _link(row: _Row, where: str) -> Link:
         fields["load_balancing"] = str(fields["load_balancing"]).split("|")
     ends = [str(fields.get(end, "")) for end in NEEDED[:2]]
     fields.setdefault("id", f"{ends[0]}--{ends[1]}"[:120])
-    try:
-        return Link.model_validate(fields)
-    except ValidationError as failure:
-        faults = [
-            replace(one, pointer="", where=f"{where} ({one.pointer.lstrip('/') or 'the row'})")
-            for one in from_validation(failure, fields)[:MAX_SHOWN]
-        ]
-        raise Refused(faults) from None
+    return validated(Link, fields, lambda fault: f"{where} ({fault.pointer.lstrip('/') or 'the row'})")

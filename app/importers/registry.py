@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from app.faults import Refused, refused
 from app.importers.assembly import assemble
 from app.importers.fabric import Fabric
-from app.importers.huggingface import ImportedModel, huggingface
 from app.importers.kueue import kueue
 from app.importers.links_csv import links_csv
 from app.importers.overlay import read_overlay
@@ -52,11 +51,6 @@ def import_cluster(kind: str, files: Sequence[File], overlay: File | None) -> Im
     if overlay is None:
         raise _no_overlay(kind, fabric)
     return ImportedCluster(assemble(fabric, read_overlay(*overlay)), fabric.notes)
-
-
-def import_model(file: File, *, name: str = "", ignore: Sequence[str] = ()) -> ImportedModel:
-    """The architecture that a `config.json` describes."""
-    return huggingface(*file, model_name=name, ignore=ignore)
 
 
 def check_kind(kind: str) -> None:

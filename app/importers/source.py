@@ -98,6 +98,15 @@ def decoded(name: str, data: bytes, *, max_bytes: int) -> str:
                       remedy="Save the file as UTF-8.") from None  # fmt: skip
 
 
+def validated(model: type[AnyModel], values: Mapping[str, Any], place: Callable[[Fault], object]) -> AnyModel:
+    """Values that an import has put together as a `model`, or its faults, each where `place` says."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as failure:
+        known = from_validation(failure, values)[:MAX_SHOWN]
+        raise Refused([replace(one, pointer="", where=str(place(one))) for one in known]) from None
+
+
 def read_at(model: type[AnyModel], document: Document, pointer: str = "", value: Any = None) -> AnyModel:
     """`value` (by default the whole document) as a `model`, or its faults with their lines."""
     value = document.value if value is None else value

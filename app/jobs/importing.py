@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.faults import Fault, Refused
-from app.importers.huggingface import ImportedModel, summary
-from app.importers.registry import MODEL_KIND, ImportedCluster, check_kind, import_cluster, import_model
+from app.importers.huggingface import ImportedModel, huggingface, summary
+from app.importers.registry import MODEL_KIND, ImportedCluster, check_kind, import_cluster
 from models.workload import Workload
 from solver.cost.job import job_of
 
@@ -32,7 +32,7 @@ def import_texts(
         check_options(kind, len(files), has_overlay=overlay is not None, ignore=ignore)
         given = [(one["name"], one["text"].encode()) for one in files]
         if kind == MODEL_KIND:
-            model = import_model(given[0], name=name, ignore=ignore)
+            model = huggingface(*given[0], model_name=name, ignore=ignore)
             document = model.architecture.model_dump(mode="json", exclude_none=True)
             return {"cluster": None, "architecture": document, "notes": model_notes(model)}
         added = None if overlay is None else (overlay["name"], overlay["text"].encode())

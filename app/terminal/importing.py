@@ -32,14 +32,15 @@ def import_command(
     quiet: Quiet = False,
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
-    from app.importers.registry import MODEL_KIND, check_kind, import_cluster, import_model
+    from app.importers.huggingface import huggingface
+    from app.importers.registry import MODEL_KIND, check_kind, import_cluster
     from app.jobs.importing import check_options, cluster_notes, model_notes
 
     check_kind(kind)
     check_options(kind, len(files), has_overlay=overlay is not None, ignore=ignore or ())
     given = [_read(one) for one in files]
     if kind == MODEL_KIND:
-        model = import_model(given[0], name=name, ignore=ignore or ())
+        model = huggingface(*given[0], model_name=name, ignore=ignore or ())
         text, notes = model.architecture.model_dump_json(indent=2, exclude_none=True), model_notes(model)
     else:
         made = import_cluster(kind, given, None if overlay is None else _read(overlay))

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from app.faults import Fault, Refused
-from app.importers.registry import MODEL_KIND, TOPOLOGIES, import_cluster, import_model
+from app.importers.huggingface import huggingface
+from app.importers.registry import MODEL_KIND, TOPOLOGIES, import_cluster
 from models.errors import PlannerError
 from tests.unit.app.importers import samples
 
@@ -57,7 +58,7 @@ def outcome(kind: str, seed: int) -> str:
     chance = random.Random(f"{kind}{seed}")
     try:
         if kind == MODEL_KIND:
-            import_model(("config.json", damaged(json.dumps(samples.LLAMA_8B, indent=1).encode(), chance)))
+            huggingface("config.json", damaged(json.dumps(samples.LLAMA_8B, indent=1).encode(), chance))
         elif kind == "overlay":
             files, (name, overlay) = samples.TOPOLOGIES[chance.choice(list(TOPOLOGIES))]
             import_cluster(_kind_of(files), files, (name, damaged(overlay, chance)))
