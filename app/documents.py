@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, from_json
 
-from app.faults import Fault, Refused, escaped, from_validation, refuse_plan, refuse_request
+from app.faults import Fault, Refused, escaped, from_validation, refuse_plan, refuse_request, refused
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def parse_json(data: bytes) -> Any:
     try:
         document = from_json(data, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
-        raise Refused((_syntax_fault(data, str(error)),)) from None
+        raise _no_json(data, str(error)) from None
     _check_members(data, document)
     return document
 
@@ -85,9 +85,9 @@ def _check_values(data: bytes) -> None:
             # Who nests too deeply is told so, however much there is.
             is_deep = _deepest(islice(_brackets(data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
             many = _too_many(MAX_JSON_CONTAINERS, "arrays and objects")
-            raise Refused((_too_deep(f"more than {MAX_JSON_DEPTH}") if is_deep else many,))
+            raise _too_deep(f"more than {MAX_JSON_DEPTH}") if is_deep else many
         if num_values > MAX_JSON_VALUES:
-            raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
+            raise _too_many(MAX_JSON_VALUES, "values")
 
 
 def _check_keys(data: bytes) -> None:
@@ -96,9 +96,9 @@ def _check_keys(data: bytes) -> None:
     for outside in _outside_strings(data):
         num_keys, num_objects = num_keys + outside.count(b":"), num_objects + outside.count(b"{")
         if num_keys > MAX_JSON_KEYS:
-            raise Refused((_too_many(MAX_JSON_KEYS, "members of objects"),))
+            raise _too_many(MAX_JSON_KEYS, "members of objects")
     if num_keys > CROWDED * num_objects + MAX_CROWDED_MEMBERS:
-        raise Refused((_too_many_crowded(),))
+        raise _too_many_crowded()
 
 
 def _outside_strings(data: bytes) -> Iterator[bytes]:
@@ -122,13 +122,14 @@ def _num_keys(data: bytes) -> int:
     return b"".join(one.translate(None, b" \t\r\n") for one in pieces).count(b'":')
 
 
-def _too_many(limit: int, of_what: str) -> Fault:
+def _too_many(limit: int, of_what: str) -> Refused:
     allowed = f"at most {limit:,} {of_what}"
-    return Fault("limit-exceeded", f"the document has more than {limit:,} {of_what}", "", allowed,
-                 "Merge equal pools, places and links, or leave out what repeats a default.", limit=limit)  # fmt: skip
+    return refused("limit-exceeded", f"the document has more than {limit:,} {of_what}", "", allowed,
+                   "Merge equal pools, places and links, or leave out what repeats a default.",
+                   limit=limit)  # fmt: skip
 
 
-def _too_many_crowded() -> Fault:
+def _too_many_crowded() -> Refused:
     return _too_many(MAX_CROWDED_MEMBERS, f"members in objects of more than {CROWDED}")
 
 
@@ -146,10 +147,11 @@ def _check_members(data: bytes, document: Any) -> None:
             continue
         pending.extend(value for value in here if value.__class__ is dict or value.__class__ is list)
     if num_crowded > MAX_CROWDED_MEMBERS:
-        raise Refused((_too_many_crowded(),))
+        raise _too_many_crowded()
     # As many members as keys: none came twice. A text with escaped quotes may seem to have more keys.
     if _num_keys(data) != num_members and (pointer := duplicate_key(data)) is not None:
-        raise Refused((_duplicate_fault(pointer),))
+        raise refused("duplicate-key", f"the key {pointer.rpartition('/')[2]!r} comes twice in one object", pointer,
+                      "every key once", "Remove one of the two.")  # fmt: skip
 
 
 class _Twice(dict[str, Any]):
@@ -192,27 +194,22 @@ def _pointer(place: _Place | None) -> str:
     return "".join(f"/{part}" for part in reversed(parts))
 
 
-def _duplicate_fault(pointer: str) -> Fault:
-    return Fault(code="duplicate-key", what=f"the key {pointer.rpartition('/')[2]!r} comes twice in one object",
-                 pointer=pointer, allowed="every key once", remedy="Remove one of the two.")  # fmt: skip
-
-
-def _syntax_fault(data: bytes, message: str) -> Fault:
+def _no_json(data: bytes, message: str) -> Refused:
     if "recursion limit" in message:
         return _too_deep(str(json_depth(data)))
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
-        return Fault(code="not-finite", what=f"NaN and Infinity are not JSON: {message}", allowed="finite numbers",
-                     remedy="Give a finite number; leave an optional field out if the value is unknown.")  # fmt: skip
-    return Fault(code="invalid-json", what=f"not a JSON document: {message}", allowed="one JSON document in UTF-8",
-                 remedy="Correct the text at the stated line and column.")  # fmt: skip
+        return refused("not-finite", f"NaN and Infinity are not JSON: {message}", "", "finite numbers",
+                       "Give a finite number; leave an optional field out if the value is unknown.")  # fmt: skip
+    return refused("invalid-json", f"not a JSON document: {message}", "", "one JSON document in UTF-8",
+                   "Correct the text at the stated line and column.")  # fmt: skip
 
 
-def _too_deep(depth: str) -> Fault:
-    return Fault(code="limit-exceeded", what=f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}",
-                 allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
-                 remedy="Flatten the document; a plan request needs fewer than 10 levels.",
-                 limit=MAX_JSON_DEPTH)  # fmt: skip
+def _too_deep(depth: str) -> Refused:
+    return refused("limit-exceeded", f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}", "",
+                   f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
+                   "Flatten the document; a plan request needs fewer than 10 levels.",
+                   limit=MAX_JSON_DEPTH)  # fmt: skip
 
 
 def _offset(data: bytes, message: str) -> int:

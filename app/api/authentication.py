@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.problems import no_database, problem
-from app.faults import Fault, Refused, refused
+from app.faults import Refused, refused
 from app.jobs.access import ANYBODY, Caller, caller_of
 from app.jobs.service import PlanService
 from app.settings import InvalidSetting, Settings
@@ -70,10 +70,10 @@ class Authentication:
         token = _token(Headers(scope=scope))
         key = await run_sync(service.keys.check, token)
         if key is None:
-            raise Refused((_credentials("credentials-invalid", "the key of this request is not a living one"),))
+            raise _credentials("credentials-invalid", "the key of this request is not a living one")
         wanted = "read" if scope["method"] in ("GET", "HEAD", "OPTIONS") else "submit"
         if not {wanted, "admin"} & key.scopes:
-            raise Refused((_missing_scope(wanted, key.scopes),))
+            raise _missing_scope(wanted, key.scopes)
         return caller_of(key)
 
     async def _keys_needed(self, service: PlanService) -> bool:
@@ -145,18 +145,18 @@ def check_openness(settings: Settings, keys: KeyStore) -> None:
 def _token(headers: Headers) -> str:
     given = headers.getlist("authorization")
     if not given:
-        raise Refused((_credentials("credentials-missing", "the request has no Authorization header"),))
+        raise _credentials("credentials-missing", "the request has no Authorization header")
     kind, _, token = given[0].partition(" ")
     if len(given) > 1 or kind.lower() != "bearer":
-        raise Refused((_credentials("credentials-invalid", "the Authorization header is not one Bearer token"),))
+        raise _credentials("credentials-invalid", "the Authorization header is not one Bearer token")
     return token.strip()
 
 
-def _credentials(code: str, what: str) -> Fault:
-    return Fault(code, what, "", "Authorization: Bearer isthmus_...", "Ask whoever runs the service for a key.",
-                 "header Authorization")  # fmt: skip
+def _credentials(code: str, what: str) -> Refused:
+    return refused(code, what, "", "Authorization: Bearer isthmus_...", "Ask whoever runs the service for a key.",
+                   where="header Authorization")  # fmt: skip
 
 
-def _missing_scope(wanted: str, scopes: frozenset[str]) -> Fault:
-    return Fault("not-allowed", f"this needs the scope {wanted}, the key has {', '.join(sorted(scopes))}", "",
-                 f"keys with the scope {wanted}", "Use another key.", "header Authorization")  # fmt: skip
+def _missing_scope(wanted: str, scopes: frozenset[str]) -> Refused:
+    return refused("not-allowed", f"this needs the scope {wanted}, the key has {', '.join(sorted(scopes))}", "",
+                   f"keys with the scope {wanted}", "Use another key.", where="header Authorization")  # fmt: skip

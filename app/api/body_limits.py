@@ -101,7 +101,7 @@ class BodyLimits:
     def _check_size(self, num_bytes: int) -> None:
         limit = self._settings.max_body_bytes
         if num_bytes > limit:
-            raise Refused((too_large(num_bytes, limit),))
+            raise too_large(num_bytes, limit)
 
 
 def _refusal(path: str, refusal: Refused | Busy) -> JSONResponse:
@@ -127,16 +127,16 @@ def _check_head(version: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in SINGLE_HEADERS:
-            raise Refused((_ambiguous(f"the header {name.decode('latin-1')} comes twice", name),))
+            raise _ambiguous(f"the header {name.decode('latin-1')} comes twice", name)
         seen.add(name)
     if b"content-length" in seen and b"transfer-encoding" in seen:
         what = "the body has a Content-Length and a Transfer-Encoding"
-        raise Refused((_ambiguous(what, b"content-length"),))
+        raise _ambiguous(what, b"content-length")
 
 
-def _ambiguous(what: str, name: bytes) -> Fault:
-    return Fault("ambiguous-headers", what, "", "each of these headers once", "Remove one of the two.",
-                 f"header {name.decode('latin-1')}")  # fmt: skip
+def _ambiguous(what: str, name: bytes) -> Refused:
+    return refused("ambiguous-headers", what, "", "each of these headers once", "Remove one of the two.",
+                   where=f"header {name.decode('latin-1')}")  # fmt: skip
 
 
 def _declared_length(headers: dict[str, str]) -> int:

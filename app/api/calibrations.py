@@ -96,7 +96,7 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     limit = service.settings.max_calibration_rows
     asked = await in_time(http, len(body), partial(_read, kind, body, limit))
     if len(asked.rows) > limit:
-        raise Refused((_too_many(len(asked.rows), limit),))
+        raise _too_many(len(asked.rows), limit)
     order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
              "profile": asked.profile}  # fmt: skip
     text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
@@ -168,10 +168,10 @@ def _answer(row: CalibrationRow) -> dict[str, Any]:
     return {"id": row.id, "created_at": when(row.created_at), **json.loads(row.document)}
 
 
-def _too_many(number: int, limit: int) -> Fault:
-    return Fault("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
-                 f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
-                 value=number)  # fmt: skip
+def _too_many(number: int, limit: int) -> Refused:
+    return refused("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
+                   f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
+                   value=number)  # fmt: skip
 
 
 def _full(limit: int) -> Fault:

@@ -15,7 +15,7 @@ from backports import zstd
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.faults import Fault, Refused, refused
+from app.faults import Refused, refused
 
 GZIP = 16 + zlib.MAX_WBITS  # zlib's number for the format of gzip
 LEAST_BYTES = 1024  # shorter answers fit into one packet anyway
@@ -70,26 +70,26 @@ def decompressed(body: bytes, coding: str, limit_bytes: int) -> bytes:
     try:
         text = unpacking.decompress(body, limit_bytes + 1)
     except (zlib.error, zstd.ZstdError) as error:
-        raise Refused((_broken(coding, str(error)),)) from None
+        raise _broken(coding, str(error)) from None
     if len(text) > limit_bytes:
-        raise Refused((too_large(len(text), limit_bytes),))
+        raise too_large(len(text), limit_bytes)
     if not unpacking.eof:
-        raise Refused((_broken(coding, "it ends too early"),))
+        raise _broken(coding, "it ends too early")
     if unpacking.unused_data:
-        raise Refused((_broken(coding, "something follows its end"),))
+        raise _broken(coding, "something follows its end")
     return text
 
 
-def _broken(coding: str, what: str) -> Fault:
-    return Fault("invalid-coding", f"the body is not {coding}: {what}"[:400], "", f"one whole {coding} stream",
-                 "Compress the body again, or send it uncompressed.", "header Content-Encoding")  # fmt: skip
+def _broken(coding: str, what: str) -> Refused:
+    return refused("invalid-coding", f"the body is not {coding}: {what}"[:400], "", f"one whole {coding} stream",
+                   "Compress the body again, or send it uncompressed.", where="header Content-Encoding")  # fmt: skip
 
 
-def too_large(num_bytes: int, limit: int) -> Fault:
-    """The fault of a body that has so many bytes or more."""
-    return Fault("body-too-large", f"the body has {num_bytes:,} bytes or more, the limit is {limit:,}", "",
-                 f"at most {limit:,} bytes", "Name catalogue entries instead of whole objects, or merge equal pools.",
-                 limit=limit)  # fmt: skip
+def too_large(num_bytes: int, limit: int) -> Refused:
+    """A body that has so many bytes or more is refused."""
+    return refused("body-too-large", f"the body has {num_bytes:,} bytes or more, the limit is {limit:,}", "",
+                   f"at most {limit:,} bytes", "Name catalogue entries instead of whole objects, or merge equal pools.",
+                   limit=limit)  # fmt: skip
 
 
 class Compress:

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from app.api.authentication import CALLER
-from app.faults import Fault, Refused
+from app.faults import Fault, Refused, refused
 from app.jobs.access import LEAST_URGENT, Busy, Caller
 from app.jobs.service import PlanService
 from app.storage.queue import MOST_URGENT
@@ -94,20 +94,20 @@ async def idempotency_key(
     """The key of a submission, checked."""
     if idempotency_key is None:
         if service.settings.require_idempotency_key:
-            raise Refused((_key_fault("idempotency-key-missing", "the Idempotency-Key header is missing"),))
+            raise _bad_key("idempotency-key-missing", "the Idempotency-Key header is missing")
         return None
     key = idempotency_key.strip().strip('"')
     if not _KEY.fullmatch(key):
-        raise Refused((_key_fault("idempotency-key-malformed", f"the key has {len(key)} characters or odd ones"),))
+        raise _bad_key("idempotency-key-malformed", f"the key has {len(key)} characters or odd ones")
     return key
 
 
 IdempotencyKey = Annotated[str | None, Depends(idempotency_key)]
 
 
-def _key_fault(code: str, what: str) -> Fault:
-    return Fault(code, what, "", "1 to 255 visible ASCII characters", "Send a fresh random key, such as a UUID.",
-                 "header Idempotency-Key")  # fmt: skip
+def _bad_key(code: str, what: str) -> Refused:
+    return refused(code, what, "", "1 to 255 visible ASCII characters", "Send a fresh random key, such as a UUID.",
+                   where="header Idempotency-Key")  # fmt: skip
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from app.documents import parse_json, read_model
-from app.faults import Fault, Refused
+from app.faults import Refused, refused
 
 INLINE_BYTES = 4 * 1024  # a request that names its cluster; read in 0.2 ms, a thread takes as long to begin
 LARGE_BYTES = 64 * 1024
@@ -84,14 +84,14 @@ def check_query(request: Request, known: Collection[str]) -> None:
     for name, number in Counter(name for name, _ in request.query_params.multi_items()).items():
         if name not in known:
             allowed = ", ".join(sorted(known)) or "no query parameter"
-            raise Refused((_parameter(name, "there is no such query parameter here", allowed),))
+            raise _parameter(name, "there is no such query parameter here", allowed)
         if number > 1:
-            raise Refused((_parameter(name, "the query parameter comes twice", "every parameter once"),))
+            raise _parameter(name, "the query parameter comes twice", "every parameter once")
 
 
-def _parameter(name: str, what: str, allowed: str) -> Fault:
-    return Fault("invalid-parameter", f"{what}: {name[:80]!r}", "", allowed, "Remove it, or correct its name.",
-                 f"query parameter {name[:80]}")  # fmt: skip
+def _parameter(name: str, what: str, allowed: str) -> Refused:
+    return refused("invalid-parameter", f"{what}: {name[:80]!r}", "", allowed, "Remove it, or correct its name.",
+                   where=f"query parameter {name[:80]}")  # fmt: skip
 
 
 def _read(model: type[AnyModel], body: bytes) -> AnyModel:

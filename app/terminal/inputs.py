@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from app.faults import Fault, Refused, refuse_request
+from app.faults import Refused, refuse_request, refused
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def read_source(source: str, wanted: Wanted = "file") -> bytes:
         return json.dumps(named_entry("examples", source)).encode()
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise Refused((_fault(source, f"has more than {MAX_BYTES:,} bytes", "Give a smaller file."),))
+            raise _unreadable(source, f"has more than {MAX_BYTES:,} bytes", "Give a smaller file.")
         return path.read_bytes()
     except OSError as error:
         remedies = {
@@ -46,7 +46,7 @@ def read_source(source: str, wanted: Wanted = "file") -> bytes:
             "request": "Give a file, - for standard input, or the name of an example: "
             f"{', '.join(entry_names('examples'))}.",
         }
-        raise Refused((_fault(source, error.strerror or str(error), remedies[wanted]),)) from None
+        raise _unreadable(source, error.strerror or str(error), remedies[wanted]) from None
 
 
 def read_document(source: str, reader: Callable[[bytes], Read], wanted: Wanted = "file") -> Read:
@@ -90,13 +90,13 @@ def read_rows(source: str) -> list[dict[str, str]]:
         text = read_source(source).decode("utf-8-sig")
         rows = list(csv.DictReader(text.splitlines(), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused((_fault(source, f"is not CSV in UTF-8: {error}", "Give a CSV file with a header."),)) from None
+        raise _unreadable(source, f"is not CSV in UTF-8: {error}", "Give a CSV file with a header.") from None
     broken = [number for number, row in enumerate(rows, 2) if None in row or None in row.values()]
     if broken:
         what = f"line {broken[0]} has another number of cells than the header"
-        raise Refused((_fault(source, what, "Give every row one cell per column."),))
+        raise _unreadable(source, what, "Give every row one cell per column.")
     if not rows:
-        raise Refused((_fault(source, "has no rows", "Give a CSV file with a header and rows."),))
+        raise _unreadable(source, "has no rows", "Give a CSV file with a header and rows.")
     return rows
 
 
@@ -108,15 +108,15 @@ def hosts_text(hosts: list[str] | None) -> str | None:
                      for one in hosts)  # fmt: skip
 
 
-def _fault(source: str, what: str, remedy: str) -> Fault:
-    return Fault("invalid-request", f"{source}: {what}", remedy=remedy, where=source)
+def _unreadable(source: str, what: str, remedy: str) -> Refused:
+    return refused("invalid-request", f"{source}: {what}", remedy=remedy, where=source)
 
 
-def print_faults(console: Console, refused: Refused) -> None:
+def print_faults(console: Console, refusal: Refused) -> None:
     """Every fault with its pointer, what is allowed and what to do."""
     from rich.markup import escape
 
-    for fault in refused.faults:
+    for fault in refusal.faults:
         values = fault.to_dict()
         console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]")
         console.print(f"  what:    {escape(fault.what)}")
