@@ -21,7 +21,7 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
-from app.api.problems import documented, gone
+from app.api.problems import documented, existing, gone
 from app.api.strict import StrictRoute, in_time, whole_body
 from app.api.tags import cursor_of, next_cursor
 from app.documents import parse_json, read_model
@@ -125,9 +125,7 @@ def list_calibrations(
             response_description="The fitted profile with its errors.", summary="Read a calibration")  # fmt: skip
 def read_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
     """The fitted profile with its errors."""
-    row = service.calibrations.get(calibration_id, owner=caller.sees)
-    if row is None:
-        raise gone("calibration", calibration_id)
+    row = existing("calibration", calibration_id, service.calibrations.get(calibration_id, owner=caller.sees))
     return JSONResponse(_answer(row))
 
 

@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse, Response
 from app.api.answers import envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
-from app.api.problems import documented, gone
+from app.api.problems import documented, existing, gone
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, cursor_of, next_cursor, next_page, wanted_plans
@@ -197,9 +197,7 @@ async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) 
             summary="Read the request of a plan")  # fmt: skip
 def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """The request as it was understood: catalogue names filled in, defaults stated."""
-    text = service.plans.request(plan_id, owner=caller.sees)
-    if text is None:
-        raise gone("plan", plan_id)
+    text = existing("plan", plan_id, service.plans.request(plan_id, owner=caller.sees))
     return Response(text, media_type=JSON)
 
 
@@ -214,8 +212,7 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
     service.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
-    if row is None:
-        raise gone("plan", plan_id)
+    row = existing("plan", plan_id, row)
     body = await run_sync(_status, service, row)
     return JSONResponse(body, status_code=200 if row.is_terminal else 202)
 
@@ -233,10 +230,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 
 def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: bool = True) -> PlanRow:
     """A plan that the caller may see; another owner's is answered as one that does not exist."""
-    row = service.plans.get(plan_id, with_outcome=with_outcome, owner=caller.sees)
-    if row is None:
-        raise gone("plan", plan_id)
-    return row
+    return existing("plan", plan_id, service.plans.get(plan_id, with_outcome=with_outcome, owner=caller.sees))
 
 
 def _compact(document: dict[str, object]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request
@@ -24,6 +24,7 @@ from models.errors import PlannerError
 
 LOG = logging.getLogger("isthmus.api")
 MEDIA_TYPE = "application/problem+json"
+Found = TypeVar("Found")
 
 STATUSES: Mapping[str, int] = {
     "invalid-json": 400,
@@ -105,6 +106,13 @@ LISTED: Mapping[str, str] = {
 def gone(kind: str, name: str, *, pointer: str = "") -> Refused:
     """The 404 of something that was submitted; another owner's is answered as one that does not exist."""
     return not_found(f"there is no {kind} {name!r}", f"Use an id that {LISTED[kind]}.", pointer=pointer)
+
+
+def existing(kind: str, name: str, found: Found | None) -> Found:
+    """What was found under a name; the 404 where nothing was."""
+    if found is None:
+        raise gone(kind, name)
+    return found
 
 
 def not_found(what: str, remedy: str, *, pointer: str = "") -> Refused:

@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from app.api.answers import question_envelope, question_head
 from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import documented, gone, not_found
+from app.api.problems import documented, existing, gone, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import cursor_of, next_cursor, next_page
 from app.faults import Refused, refused
@@ -106,9 +106,7 @@ def read_form(question_id: QuestionId, form: AnswerForm, service: Service, calle
              summary="Stop a question and keep what it has")  # fmt: skip
 def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Response:
     """A queued question ends at once, a running one soon; an answered one stays as it is."""
-    row = service.questions.cancel(question_id, owner=caller.sees)
-    if row is None:
-        raise gone("question", question_id)
+    row = existing("question", question_id, service.questions.cancel(question_id, owner=caller.sees))
     return Response(_text(row), media_type=JSON)
 
 
@@ -122,10 +120,7 @@ def delete(question_id: QuestionId, service: Service, caller: Asking) -> Respons
 
 
 def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
-    row = service.questions.get(question_id, owner=caller.sees)
-    if row is None:
-        raise gone("question", question_id)
-    return row
+    return existing("question", question_id, service.questions.get(question_id, owner=caller.sees))
 
 
 def _without_form(row: PlanRow, form: str) -> Refused:

@@ -22,7 +22,7 @@ from app.api.answers import question_envelope
 from app.api.examples import REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, queues_a_plan
-from app.api.problems import documented, gone, not_found
+from app.api.problems import documented, existing, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
@@ -71,9 +71,7 @@ async def replan(
 ) -> Response:
     """A new plan from an old one's request: a lost building, another capacity; the old plan stays as it is."""
     with service.holding_key(key, caller.owner):
-        text = await run_sync(partial(service.plans.request, plan_id, owner=caller.sees))
-        if text is None:
-            raise gone("plan", plan_id)
+        text = existing("plan", plan_id, await run_sync(partial(service.plans.request, plan_id, owner=caller.sees)))
         request = await run_sync(_changed, text, body)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag)
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import documented, gone
+from app.api.problems import documented, existing, gone
 from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged, cursor_of, next_cursor, next_page, wanted_studies
@@ -153,10 +153,7 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
 
 def found_study(service: PlanService, study_id: str, caller: Caller) -> StudyRow:
     """A study that the caller may see; another owner's is answered as one that does not exist."""
-    row = service.studies.get(study_id, owner=caller.sees)
-    if row is None:
-        raise gone("study", study_id)
-    return row
+    return existing("study", study_id, service.studies.get(study_id, owner=caller.sees))
 
 
 def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:
