@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -37,7 +38,6 @@ from app.api.heads import Heads
 from app.api.observe import Observe
 from app.api.shortcut import Shortcut
 from app.api.strict import LARGE_AT_ONCE
-from app.jobs.beginning import Beginning
 from app.jobs.processes import warm_up
 from app.jobs.service import PlanService
 from app.jobs.warm_up import compile_once
@@ -113,16 +113,17 @@ def _lifespan(settings: Settings) -> Any:
         await run_sync(app.state.description.prepare_routes)
         app.state.description.begin(service.closing)
         worker = Worker(settings, service.engine) if settings.run_worker else None
-        beginning = Beginning(worker, settings.heartbeat_s) if worker is not None else None
-        await run_sync(beginning.begin if beginning is not None else warm_up)
-        if worker is None:  # direct computations search, too; a worker compiles for itself
+        if worker is not None:
+            await run_sync(partial(worker.start, patiently=True))
+        else:  # direct computations search, too; a worker compiles for itself
+            await run_sync(warm_up)
             threading.Thread(target=compile_once, args=(settings,), name="isthmus-compiling", daemon=True).start()
         try:
             yield
         finally:
             service.closing.set()
-            if beginning is not None:
-                await run_sync(beginning.end)
+            if worker is not None:
+                await run_sync(worker.stop)
             await run_sync(service.close)
 
     return lifespan

@@ -37,6 +37,7 @@ class Worker:
         self._workers = WorkerStore(engine)
         self._holder = new_holder()
         self._supervisor = Supervisor(settings, engine, self._holder)
+        self._has_entered = False
         self._stopping = threading.Event()
         self._leaving = threading.Event()
         self._changed = threading.Condition()  # of what follows
@@ -45,15 +46,27 @@ class Worker:
         self._served: dict[str, int] = {}
         self._dispatcher = threading.Thread(target=self._dispatch, name="isthmus-dispatcher", daemon=True)
 
-    def start(self) -> None:
-        """Begin to take plans, first of all those that an earlier run of this worker left behind."""
+    def start(self, *, patiently: bool = False) -> None:
+        """Begin to take plans, first of all those that an earlier run of this worker left behind.
+
+        `patiently`: where the database does not let it, go on trying beside everything else.
+        """
         warm_up()
         program()  # read now: later the files may be those of another version
+        try:
+            self._enter()
+        except sa.exc.SQLAlchemyError as error:
+            if not patiently or not is_outage(error):
+                raise
+            LOG.error("the worker cannot start; trying again", extra={"detail": str(error)[:200]})
+        self._dispatcher.start()
+
+    def _enter(self) -> None:
         freed = self._workers.enter(self._holder, self._settings.worker_id)
+        self._has_entered = True
         if freed:
             LOG.warning("plans of an earlier run of this worker wait again", extra={"plans": freed})
         self._supervisor.start()
-        self._dispatcher.start()
 
     def stop(self) -> None:
         """Take nothing more; let searches end for `drain_s`, then give their plans back to the queue."""
@@ -66,6 +79,8 @@ class Worker:
             limit_s = settings.soft_grace_s + settings.kill_grace_s + 5.0
             self._changed.wait_for(lambda: not self._running, timeout=limit_s)
         self._dispatcher.join(timeout=5.0)
+        if not self._has_entered:
+            return
         self._supervisor.stop()
         with suppress(sa.exc.SQLAlchemyError):
             self._workers.leave(self._holder)
@@ -76,6 +91,8 @@ class Worker:
         while not self._stopping.is_set():
             pause_s = settings.queue_poll_s
             try:
+                if not self._has_entered:
+                    self._enter()
                 if not is_compiled:  # here, so that the service answers meanwhile
                     compile_once(settings)
                     is_compiled = True

@@ -18,6 +18,7 @@ from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.queue import PlanQueue
 from app.storage.tables import create_engine
+from app.storage.workers import WorkerStore
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
@@ -91,6 +92,32 @@ def test_a_statement_that_fails_for_a_while_costs_no_attempt(
         row = await_(lambda: (found := store.get(plan_id)) and found.is_terminal and found, "ended")
     assert (row.state, row.attempt) == ("succeeded", 1)
     assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1
+
+
+def test_a_worker_of_a_service_begins_as_soon_as_the_database_lets_it(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerStore, "enter", _failing(3, WorkerStore.enter))
+    settings, store = settings_for(tmp_path, heartbeat_s=0.05), PlanStore(engine)
+    with pytest.raises(sa.exc.OperationalError):
+        Worker(settings, engine).start()
+    plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None)).id
+    worker = Worker(settings, engine)
+    worker.start(patiently=True)
+    try:
+        await_(lambda: (found := store.get(plan_id)) and found.state == "succeeded", "ended")
+    finally:
+        worker.stop()
+
+
+def test_a_worker_that_never_began_can_be_stopped(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerStore, "enter", _failing(1_000, WorkerStore.enter))
+    worker = Worker(settings_for(tmp_path, heartbeat_s=0.05), engine)
+    worker.start(patiently=True)
+    worker.stop()
+    assert PlanQueue(engine).beats() == {}
 
 
 def test_what_an_earlier_attempt_found_is_kept_by_one_that_finds_nothing(engine: sa.Engine, tmp_path: Path) -> None:
