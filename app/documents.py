@@ -42,6 +42,9 @@ _OPAQUE = ("cls", "metadata", "config", "serialization", "function", "default") 
 _BLOCK = 65_536  # bytes that are looked at in one go: nobody else runs meanwhile
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PLACE = re.compile(r"line (\d+) column (\d+)")
+# How texts begin that Windows saves: with a mark (Unicode 15, 2.13), or as a brace in two bytes.
+_OTHER_CODINGS = {b"\xef\xbb\xbf": "UTF-8 with a byte order mark", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
+                  b"{\0": "UTF-16", b"\0{": "UTF-16"}  # fmt: skip
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
 
 # A place in a document: the key or index, and the place of what holds it.
@@ -197,6 +200,11 @@ def _pointer(place: _Place | None) -> str:
 def _no_json(data: bytes, message: str) -> Refused:
     if "recursion limit" in message:
         return _too_deep(str(json_depth(data)))
+    coding = next((name for mark, name in _OTHER_CODINGS.items() if data.startswith(mark)), None)
+    if coding is not None:
+        return Fault(code="invalid-json", what=f"not a JSON document: the text begins as {coding}",
+                     allowed="one JSON document in UTF-8, without a byte order mark",
+                     remedy="Save the text as UTF-8 without a byte order mark.")  # fmt: skip
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
         return refused("not-finite", f"NaN and Infinity are not JSON: {message}", "", "finite numbers",

@@ -152,7 +152,7 @@ def refuse_plan(document: Any, wanted: str = "a request") -> None:
 
 def from_planner_error(error: PlannerError) -> Fault:
     """The fault that a PlannerError states."""
-    return Fault(code=error.code, what=error.message, pointer=error.pointer,
+    return Fault(code=error.code, what=error.message, pointer=error.pointer, allowed=_named(error.remedy),
                  remedy=error.remedy or "Change the value that the message names.")  # fmt: skip
 
 
@@ -197,6 +197,7 @@ _MESSAGES: Mapping[str, str] = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "Input should be an array"),
 }
+_LITERALS: Mapping[bool | None, str] = {True: "true", False: "false", None: "null"}  # of JSON
 _RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of")
 _LENGTH = ("too_short", "too_long", "string_too_short", "string_too_long")
 _BOUNDS: Mapping[str, str] = {
@@ -248,8 +249,18 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
     what, remedy = _with_value(message, error, code), ""
     if kind == "value_error" and ": " in message:
         what, _, remedy = message.rpartition(": ")  # our own messages end in what to do
+        allowed = allowed or _named(remedy)
     return Fault(code=code, what=what[:800], pointer=pointer, allowed=(allowed or _expected_type(kind, message))[:400],
                  remedy=(remedy or _REMEDIES.get(code, "Correct the value."))[:800])  # fmt: skip
+
+
+def _named(remedy: str) -> str:
+    """What is allowed, where what to do names it.
+
+    >>> _named("use one of east, west")
+    'one of east, west'
+    """
+    return remedy.removeprefix("use ") if remedy.startswith("use one of ") else ""
 
 
 def _of_tag(error: Mapping[str, Any], pointer: str) -> tuple[str, str]:
@@ -282,7 +293,7 @@ def _with_value(message: str, error: Mapping[str, Any], code: str) -> str:
     value = error.get("input")
     if not isinstance(value, str | int | float | bool | None):
         return message
-    shown = repr(value)
+    shown = _LITERALS.get(value, "") if isinstance(value, bool | None) else repr(value)
     return f"{message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}"
 
 

@@ -176,6 +176,10 @@ def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     if allowed and request.method not in allowed.split(", "):
         return _http(request, HTTPException(405))
     body_errors = [one for one in error.errors() if one["loc"][0] == "body"]
+    if body_errors and error.body is None and body_errors[0]["type"] == "missing":
+        nothing = Fault("missing-field", "the request has no body", "", "one JSON document",
+                        "Send it, with Content-Type: application/json.")  # fmt: skip
+        return problem(request.url.path, [nothing])
     if body_errors:
         located = [{**one, "loc": one["loc"][1:]} for one in body_errors]
         return problem(request.url.path, from_errors(located, error.body))
@@ -191,15 +195,16 @@ def _parameter_fault(error: Mapping[str, Any]) -> Fault:
 
 
 def _http(request: Request, error: HTTPException) -> JSONResponse:
+    # Paths that the document does not show, and those that only the framework takes for one of a template, it knows.
+    allowed = methods_of(request.url.path, methods_by_path(request.app)) or (error.headers or {}).get("Allow", "")
     if error.status_code == 405:
-        allowed = methods_of(request.url.path, methods_by_path(request.app))
         fault = Fault("method-not-allowed", f"{request.method} is not a method of this resource", "", allowed,
                       "Use a method that the OpenAPI document lists for this path.", "method")  # fmt: skip
     elif error.status_code == 404:
         fault = Fault("not-found", "no such path", "", "the paths of /openapi.json", "Correct the path.", "path")
     else:
         fault = Fault("invalid-json", str(error.detail), "", "one JSON document", "Correct the body.")
-    headers = {"Allow": fault.allowed} if error.status_code == 405 and fault.allowed else error.headers
+    headers = {"Allow": allowed} if error.status_code == 405 else error.headers
     return problem(request.url.path, [fault], headers=headers)
 
 

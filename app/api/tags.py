@@ -5,7 +5,7 @@ The fields and the query parameters; they change nothing of what is planned.
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from app.jobs.service import Tag
 from app.jobs.webhooks import SECRET_PREFIX
@@ -24,6 +25,7 @@ from models.base import PLAIN_TEXT
 from models.request import PlanRequest
 
 MOST_LABELS = 32
+LEAST_SECRET_BYTES, MOST_SECRET_BYTES = 24, 64  # Standard Webhooks, "Signature scheme"
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 LabelValue = Annotated[str, Field(max_length=120, pattern=PLAIN_TEXT)]
 NameField = Annotated[
@@ -36,10 +38,15 @@ LabelsField = Annotated[
 
 
 def _is_secret(value: str) -> str:
+    text = value.removeprefix(SECRET_PREFIX)
     try:
-        b64decode(value.removeprefix(SECRET_PREFIX), validate=True)
-    except NotBase64 as error:
-        raise ValueError(f"what follows {SECRET_PREFIX} has to be base64: {error}") from None
+        key = b64decode(text, validate=True)
+    except NotBase64:
+        key = b""
+    # The decoder lets too much padding pass, which those of receivers do not.
+    if not LEAST_SECRET_BYTES <= len(key) <= MOST_SECRET_BYTES or b64encode(key).decode() != text:
+        raise PydanticCustomError("secret", f"Input should be {SECRET_PREFIX} and {LEAST_SECRET_BYTES} to "
+                                  f"{MOST_SECRET_BYTES} bytes in base64, padded with =")  # fmt: skip
     return value
 
 
@@ -108,7 +115,7 @@ LabelQuery = Annotated[
 def _is_written_out(value: Any) -> Any:
     """A number is no time here, though it could be read as seconds or milliseconds since 1970."""
     if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
-        raise ValueError("a time has to be written out, such as 2026-01-31T12:00:00Z")
+        raise PydanticCustomError("time", "Input should be a time written out, such as 2026-01-31T12:00:00Z")
     return value
 
 

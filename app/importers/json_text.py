@@ -57,7 +57,8 @@ def _fault(name: str, text: str, error: Exception) -> Refused:
     if walk.repeated:
         key, spot = walk.repeated[0]
         return repeated(place_of(name, spot), f"the key {key!r} is repeated in its object", "key", code="invalid-json")
-    return refused(name, f"not JSON: {error}", code="invalid-json", allowed="finite numbers of sensible length",
+    what = str(error) if isinstance(error, _Odd) else "a number has thousands of digits"
+    return refused(name, f"not JSON: {what}", code="invalid-json", allowed="finite numbers of sensible length",
                    remedy="Give a finite number.")  # fmt: skip
 
 

@@ -50,13 +50,13 @@ def check_options(kind: str, num_files: int, *, has_overlay: bool, ignore: Seque
     faults = []
     if is_model and num_files != 1:
         faults.append(Fault("bad-length", f"{num_files} files for one model", allowed="one config.json",
-                            remedy="Import one model at a time.", where="FILE"))  # fmt: skip
+                            remedy="Import one model at a time.", where="files"))  # fmt: skip
     if is_model and has_overlay:
-        faults.append(Fault("contradiction", "a model has no overlay", allowed="no --overlay",
-                            remedy="Leave --overlay out.", where="--overlay"))  # fmt: skip
+        faults.append(Fault("contradiction", "a model has no overlay", allowed="no overlay",
+                            remedy="Leave the overlay out.", where="overlay"))  # fmt: skip
     if not is_model and ignore:
-        faults.append(Fault("contradiction", f"--ignore is for {MODEL_KIND}", allowed="no --ignore",
-                            remedy="Leave --ignore out.", where="--ignore"))  # fmt: skip
+        faults.append(Fault("contradiction", f"ignore is for {MODEL_KIND}", allowed="nothing to ignore",
+                            remedy="Leave ignore out.", where="ignore"))  # fmt: skip
     if faults:
         raise Refused(faults)
 

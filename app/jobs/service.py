@@ -42,6 +42,8 @@ from models.stack import StackProfile
 # goes on while the event loop hears of the last, which doubles their rate (`python -m benchmarks.service`).
 SQLITE_WRITERS = 4
 POSTGRES_WRITERS = 8  # submissions of one process at once; each waits for the disk, which takes several together
+# What to do where a direct computation was stopped; none but schedules have a time limit of their own.
+SMALLER = "Send a smaller document, or the same again when the service has less to do."
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
 STARVED_S = 10.0  # past its limits for what has no answer yet; at a load of 7 a schedule of 0.2 s had none after 1.2 s
 
@@ -247,4 +249,6 @@ def _answer(ended: Ended) -> bytes:
     if ended.best is not None:
         return ended.best
     fault = Fault(**json.loads(fault_of(ended)))
+    if fault.code == "solver-stopped":
+        fault = replace(fault, what=fault.what.replace("search", "computation"), remedy=SMALLER)
     raise Busy(fault, retry_after_s=5) if fault.code == "solver-stopped" else Refused((fault,))

@@ -147,8 +147,8 @@ def _check_values(order: StudyOrder, in_grid: int, number: int) -> None:
     }
     if sum(held.values()) > most:
         largest = max(held, key=lambda where: held[where])
-        raise refused("limit-exceeded", f"the {number:,} plans have more than {most:,} values together, most of them "
-                      f"from {largest}", largest, f"at most {most:,} values of all together",
+        raise refused("limit-exceeded", f"all plans of the study ({number:,}) have more than {most:,} values together, "
+                      f"most of them from {largest}", largest, f"at most {most:,} values of all together",
                       "Name a catalogue cluster in the base, or send several studies.", limit=most)  # fmt: skip
 
 

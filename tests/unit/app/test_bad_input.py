@@ -111,6 +111,39 @@ def test_bodies_that_are_no_request(
     assert (answer.status_code, assert_is_problem(answer)["code"]) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the request has no body"),
+        (b"\xef\xbb\xbf{}", "UTF-8 with a byte order mark"),
+        ("{}".encode("utf-16"), "UTF-16"),
+        ("{}".encode("utf-16-le"), "UTF-16"),
+        ("{}".encode("utf-16-be"), "UTF-16"),
+        (b'{"workload": null}', "got null"),
+        (b'{"workload": {"sequence_length": true}}', "Input should be a valid integer, got true"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_json(client: TestClient, content: bytes, said: str) -> None:
+    errors = assert_is_problem(client.post("/v1/plans", content=content, headers=JSON))["errors"]
+    assert said in " ".join(error["what"] for error in errors)
+    assert all(error["allowed"] for error in errors)
+
+
+def test_a_name_of_nothing_is_told_which_there_are(client: TestClient) -> None:
+    error = assert_is_problem(client.post("/v1/plans", json=request_for(0) | {"cluster": "two-building"}))["errors"][0]
+    assert error["allowed"].startswith("one of ")
+    assert "two-buildings" in error["allowed"]
+
+
+@pytest.mark.parametrize("secret", ["A" * 33, "A" * 32 + "=", "A" * 88, "A" * 31])
+def test_a_secret_is_base64_of_the_length_that_the_standard_names(client: TestClient, secret: str) -> None:
+    webhook = {"url": "https://hooks.example.org/", "secret": "whsec_" + secret}
+    error = assert_is_problem(client.post("/v1/plans", json=request_for(0) | {"webhook": webhook}))["errors"][0]
+    assert error["pointer"] == "/webhook/secret"
+    assert error["allowed"]
+    assert "number of data" not in error["remedy"], "words of the library"
+
+
 def test_a_body_over_the_limit_is_refused_before_it_is_read(tmp_path: Any) -> None:
     with running(settings_for(tmp_path, run_worker=False, max_body_bytes=1000)) as client:
         for content in (b" " * 2000, iter([b" " * 600, b" " * 600])):
@@ -192,6 +225,14 @@ def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
     assert answer.headers["allow"] == "GET, POST"
     assert client.put("/v1/plans/plan_0:cancel", json={}).headers["allow"] == "POST"
     assert client.put("/v1/plans/plan_0", json={}).headers["allow"] == "DELETE, GET"
+    for path in ("/v1/questions/a%2fb:cancel", "/docs", "/static/desk/main.js"):
+        refused = client.post(path)
+        assert refused.status_code == 405
+        assert "GET" in refused.headers["allow"]
+        assert assert_is_problem(refused)["errors"][0]["allowed"] == refused.headers["allow"]
+    assert client.get("/static/desk/main.js", headers={"Range": "lines=1"}).status_code == 200
+    since = assert_is_problem(client.get("/v1/plans", params={"since": "2026"}))["errors"][0]
+    assert "2026-01-31T12:00:00Z" in since["allowed"]
     assert client.get("/v1/plans", params={"limit": 0}).json()["errors"][0]["where"] == "query parameter limit"
     assert client.get("/v1/plans/..%2f..%2fetc").status_code in (400, 404)
     assert client.get("/v1/catalogue/gpus/H999").status_code == 404

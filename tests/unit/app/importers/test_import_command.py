@@ -58,7 +58,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (["nothing", "a"], "there is no import 'nothing'"),
         (["huggingface", "a", "b"], "2 files for one model"),
         (["huggingface", "a", "--overlay", "b"], "a model has no overlay"),
-        (["slurm-conf", "a", "--ignore", "b"], "--ignore is for huggingface"),
+        (["slurm-conf", "a", "--ignore", "b"], "ignore is for huggingface"),
         (["slurm-conf", "/nowhere/topology.conf"], "No such file"),
     ],
 )
