@@ -5,6 +5,7 @@ How it changes hands is in `lease` and `holds`, what workers write in `queue`.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -16,7 +17,7 @@ from app.storage.holds import change
 from app.storage.lease import ask_to_stop
 from app.storage.listing import EVERYTHING, Wanted, conditions, ordered, owned
 from app.storage.searches import KeptSearch, begin_with, delete_kept
-from app.storage.tables import EVENTS, PLANS, Store, timed_id, writing
+from app.storage.tables import EVENTS, KEY_CHARACTERS, PLANS, Store, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
@@ -236,12 +237,15 @@ class PlanStore(Store):
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:
-    """An idempotency key as stored: two owners may choose the same one.
+    """An idempotency key as stored: two owners may choose the same one. What the column does not hold is digested.
 
     >>> scoped_key("team-a", "k1")
     'team-a:k1'
     """
-    return None if key is None else f"{owner}:{key}"
+    if key is None:
+        return None
+    whole = f"{owner}:{key}"
+    return whole if len(whole) <= KEY_CHARACTERS else f"{owner}:sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _of(kind: Kind) -> sa.ColumnElement[bool]:

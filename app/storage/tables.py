@@ -34,6 +34,8 @@ POSTGRES_LEAST_PATIENCE = "SET idle_in_transaction_session_timeout = '15s'"
 
 CLAIMS = 0x15733A5  # the number of our advisory lock; any that other programs of the database do not use
 
+KEY_CHARACTERS = 300  # of an idempotency key with its owner, as stored; SQLite takes more, Postgres does not
+
 WAL_ATTEMPTS, WAL_PAUSE_S = 500, 0.02  # as long as a program that starts beside may need, ten seconds
 
 SCHEMA = sa.Table("isthmus_schema", METADATA, sa.Column("version", sa.Integer, primary_key=True))
@@ -47,7 +49,7 @@ PLANS = sa.Table(
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("request", sa.LargeBinary, nullable=False),
     sa.Column("request_digest", sa.String(80), nullable=False),
-    sa.Column("idempotency_key", sa.String(300), unique=True),
+    sa.Column("idempotency_key", sa.String(KEY_CHARACTERS), unique=True),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("started_at", sa.Float),
     sa.Column("finished_at", sa.Float),

@@ -16,7 +16,7 @@ from app.storage.plans import NewPlan, PlanStore
 from app.storage.queue import PlanQueue
 from app.storage.queue_figures import QueueFigures
 from app.storage.studies import NewStudy, StudyStore
-from app.storage.tables import SCHEMA, create_engine
+from app.storage.tables import PLANS, SCHEMA, create_engine
 from tests.unit.app.taking import take
 
 
@@ -42,6 +42,17 @@ def test_a_plan_that_is_not_admitted_is_not_there(engine: sa.Engine) -> None:
     with pytest.raises(RuntimeError):
         store.insert(NewPlan(b"{}", "d", None), refuse)
     assert store.page(limit=10, before=None) == []
+
+
+def test_the_longest_key_of_the_longest_owner_fits_its_column(engine: sa.Engine) -> None:
+    """What Postgres refuses, SQLite takes: the length is asked for."""
+    owner, keys = "o" * 40, ["question:" + "k" * 254 + last for last in "ab"]
+    store = PlanStore(engine, kind="question")
+    made = [store.insert(NewPlan(b"{}", "d", key, kind="question", owner=owner)).id for key in keys]
+    assert [store.by_key(owner, key) for key in keys] == [(one, "d") for one in made]
+    with engine.connect() as connection:
+        stored = connection.execute(sa.select(PLANS.c.idempotency_key)).scalars().all()
+    assert max(map(len, stored)) <= PLANS.c.idempotency_key.type.length
 
 
 def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
