@@ -198,6 +198,12 @@ _MESSAGES: Mapping[str, str] = {
     **dict.fromkeys(("list_type", "tuple_type"), "Input should be an array"),
 }
 _LITERALS: Mapping[bool | None, str] = {True: "true", False: "false", None: "null"}  # of JSON
+# What is allowed where the message does not say.
+_OTHER_TYPES: Mapping[str, str] = {
+    "finite_number": "a finite number",
+    "int_parsing_size": "a valid integer",
+    "timezone_aware": "a time with its zone, such as 2026-01-31T12:00:00Z",
+}
 _RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of")
 _LENGTH = ("too_short", "too_long", "string_too_short", "string_too_long")
 _BOUNDS: Mapping[str, str] = {
@@ -282,8 +288,8 @@ def _expected_type(kind: str, message: str) -> str:
         return "a value"
     if kind == "extra_forbidden":
         return "only the fields of the schema"
-    if kind == "finite_number":
-        return "a finite number"
+    if kind in _OTHER_TYPES:
+        return _OTHER_TYPES[kind]
     return message.removeprefix("Input should be ") if message.startswith("Input should be ") else ""
 
 

@@ -43,7 +43,10 @@ class ProblemItem(BaseModel):
         description="JSON Pointer into the body; empty: the whole of it, or not the body.", examples=[""]
     )
     what: str = Field(description="What is wrong.", examples=["Input should be greater than 0, got -1"])
-    allowed: str = Field(description="What is accepted.", examples=["more than 0"])
+    allowed: str = Field(
+        description="What is accepted; empty: where the document contradicts itself, `remedy` says it.",
+        examples=["more than 0"],
+    )
     remedy: str = Field(description="What to do.", examples=["Give a value in the allowed range."])
     limit: float | None = Field(
         None, description="The limit that the value is beyond, where there is one.", examples=[1000]

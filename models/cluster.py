@@ -40,6 +40,7 @@ PlaceId = Name
 Latency = Annotated[Seconds, Field(le=10)]  # a geostationary satellite is 0.25 s away: more is a wrong unit
 Oversubscription = Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})]
 MAX_GPUS = 4_194_304
+MOST_NAMED = 8  # names of places that a message lists; the rest is an ellipsis
 MOST_DOMAIN_GPUS = 65_536  # seven times the largest scale-up domain on offer; sizes up to it are tried one by one
 
 
@@ -345,8 +346,17 @@ def _check_gpu_types(pools: tuple[Pool, ...]) -> None:
 
 def _check_known(where: str, place: str, known: AbstractSet[str]) -> None:
     if place not in known:
-        shown = ", ".join(sorted(known)[:8])
-        raise ValueError(f"{where} names {place!r}, which is not a place: use one of {shown}")
+        raise ValueError(f"{where} names {place!r}, which is not a place: use one of {names_of(known)}")
+
+
+def names_of(known: AbstractSet[str]) -> str:
+    """A few names for a message.
+
+    >>> names_of({"west", "east"})
+    'east, west'
+    """
+    more = ", ..." if len(known) > MOST_NAMED else ""
+    return ", ".join(sorted(known)[:MOST_NAMED]) + more
 
 
 def _check_tree(places: tuple[Place, ...]) -> None:

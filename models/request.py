@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, TimeLimit
 from models.catalogue import named_entry
-from models.cluster import Cluster, PlaceId
+from models.cluster import Cluster, PlaceId, names_of
 from models.framework import FrameworkOrName
 from models.plan import Configuration, LayerSplit, ScheduleFamily, Sharding
 from models.stack import StackProfile
@@ -202,14 +202,12 @@ class PlanRequest(Frozen):
     @model_validator(mode="after")
     def _places_exist(self) -> Self:
         known = {place.id for place in self.cluster.places}
-        for index, pin in enumerate(self.constraints.pins):
-            if pin.place not in known:
-                raise ValueError(
-                    f"constraints.pins[{index}].place {pin.place!r} is not a place of cluster {self.cluster.name!r}"
-                )
-        for index, place in enumerate(self.constraints.forbidden_places):
+        named = [(f"pins[{index}].place", pin.place) for index, pin in enumerate(self.constraints.pins)]
+        named += [(f"forbidden_places[{index}]", one) for index, one in enumerate(self.constraints.forbidden_places)]
+        for where, place in named:
             if place not in known:
                 raise ValueError(
-                    f"constraints.forbidden_places[{index}] {place!r} is not a place of cluster {self.cluster.name!r}"
+                    f"constraints.{where} {place!r} is not a place of cluster {self.cluster.name!r}: "
+                    f"use one of {names_of(known)}"
                 )
         return self
