@@ -81,6 +81,8 @@ def unfold(text: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
     >>> unfold("node[08-10,2],rack[0-1]_blade[0-1]")
     ('node08', 'node09', 'node10', 'node2', 'rack0_blade0', 'rack0_blade1', 'rack1_blade0', 'rack1_blade1')
     """
+    # Every comma stands before a name, or a number that makes one: so many are not taken apart.
+    _check_number(text.count(",") + 1, limit)
     expressions = _expressions(text)
     total = 0
     for pieces in expressions:
@@ -88,12 +90,16 @@ def unfold(text: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
         for piece in pieces:
             num_names *= 1 if isinstance(piece, str) else sum(map(len, piece))
         total += num_names
-        if total > limit:
-            raise LimitExceeded(
-                f"the hostlist stands for {total:,} names or more, the limit is {limit:,}",
-                remedy="Check the ranges in brackets, or give fewer hosts.",
-            )
+        _check_number(total, limit)
     return tuple(name for pieces in expressions for name in _names(pieces))
+
+
+def _check_number(number: int, limit: int) -> None:
+    if number > limit:
+        raise LimitExceeded(
+            f"the hostlist stands for {number:,} names or more, the limit is {limit:,}",
+            remedy="Check the ranges in brackets, or give fewer hosts.",
+        )
 
 
 _Pieces = list[str | list[_Span]]

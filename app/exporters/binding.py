@@ -92,6 +92,8 @@ def _by_pool(text: str, pools: Mapping[str, Pool], request: PlanRequest) -> dict
 
 def _lines(text: str, pools: Mapping[str, Pool]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The pool, or nothing, and the hosts of every line."""
+    if text.count("\n") > MAX_HOSTS:
+        raise _refused("limit-exceeded", f"there are more than {MAX_HOSTS:,} lines", "Give fewer hosts.")
     num_hosts = 0
     for line in text.splitlines():
         entry = line.partition("#")[0].strip()
