@@ -84,6 +84,7 @@ ISSUE_TYPES: Mapping[str, str] = {
 MAX_FAULTS = 100  # of one document that are told; who has corrected these asks again
 
 
+MAX_TEXT = 2000  # characters of each text of a fault: some hold what the client sent, which may be megabytes
 MAX_KEY = 200  # characters of a key in a pointer: a hundred faults are told in one answer
 
 
@@ -103,13 +104,16 @@ class Fault:
     def to_dict(self) -> dict[str, str | float]:
         """Plain values for JSON; `limit` and `value` where a number is too great."""
         numbers = {"limit": self.limit, "value": self.value}
-        return {
-            "code": self.code,
+        texts = {
             "where": self.where or self.pointer or "the whole document",
             "pointer": self.pointer,
             "what": self.what,
             "allowed": self.allowed,
             "remedy": self.remedy,
+        }
+        return {
+            "code": self.code,
+            **{name: text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..." for name, text in texts.items()},
             **{name: number for name, number in numbers.items() if number is not None},
         }
 

@@ -148,7 +148,7 @@ def _expressions(text: str) -> list[_Pieces]:
 def _literal(literal: str, text: str, start: int) -> str:
     stripped = literal.strip(" \t\r\n")
     if not _NAME.fullmatch(stripped):
-        raise _refused(f"{stripped!r} is no part of a host name", text, start)
+        raise _refused(f"{stripped[:60]!r} is no part of a host name", text, start)
     return stripped
 
 
@@ -157,7 +157,7 @@ def _spans(bracket: str, text: str, start: int) -> list[_Span]:
     for part in bracket.split(","):
         found = _RANGE.fullmatch(part)
         if not found:
-            raise _refused(f"{part!r} is neither a number nor a range of at most {MAX_DIGITS} digits", text, start)
+            raise _refused(f"{part[:60]!r} is neither a number nor a range of at most {MAX_DIGITS} digits", text, start)
         first, last = found[1], found[2] or found[1]
         if int(last) < int(first):
             raise _refused(f"the range {part!r} runs backwards", text, start)

@@ -16,12 +16,14 @@ from app.exporters.kubernetes_nodes import POINTER, WHERE, Node, is_node_list, n
 from app.exporters.places import places_above
 from app.faults import Fault, Refused, from_planner_error, refused
 from app.hostlists import MAX_HOSTS, fold, unfold
+from app.words import shortened
 from models.cluster import Pool
 from models.errors import PlannerError
 from models.plan import Plan, RankRange
 from models.request import PlanRequest
 
 FORMS = "POOL=node[001-128] a line, host names, a Slurm hostlist, or the JSON of kubectl get nodes"
+MOST_SHOWN = 80  # characters of a name that is none of ours
 MOST_NAMED = 20  # hosts that a message names one by one; the others are counted
 
 
@@ -99,7 +101,8 @@ def _lines(text: str, pools: Mapping[str, Pool]) -> Iterator[tuple[str, tuple[st
         entry = line.partition("#")[0].strip()
         pool, separator, hosts = entry.rpartition("=")
         if separator and pool.strip() not in pools:
-            raise _refused("not-an-option", f"there is no pool {pool.strip()!r}", f"Name one of {', '.join(pools)}.")
+            raise _refused("not-an-option", f"there is no pool {shortened(pool.strip(), MOST_SHOWN)!r}",
+                           f"Name one of {', '.join(pools)}.")  # fmt: skip
         names = _unfolded(hosts)
         num_hosts += len(names)
         if num_hosts > MAX_HOSTS:

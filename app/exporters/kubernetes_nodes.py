@@ -21,8 +21,9 @@ WHERE, POINTER = "hosts", "/hosts"  # what faults call the text, and where it st
 # Levels of lists and mappings; a node of Kubernetes has 8.
 MOST_LEVELS = 40
 # Lines, commas and opening brackets. kubectl prints 300 lines of YAML, or 400 of JSON with as many commas and brackets
-# again, for a node that holds 50 images; the largest body of a request has room for a thousand such nodes.
-MOST_MARKS = 1_500_000
+# again, for a node that holds 50 images; the largest body of a request has room for a thousand such nodes. So much JSON
+# is read in 0.1 s of processor time, so much YAML in 1.1 s.
+MOST_MARKS, MOST_YAML_MARKS = 1_500_000, 400_000
 _KUBECTL = "the output of kubectl get nodes -o json"
 _LIST = re.compile(r"^[ \t]*kind:[ \t]*\S*List[ \t]*\r?$", re.MULTILINE)  # a blank must not match the end of a line
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -44,22 +45,27 @@ def is_node_list(text: str) -> bool:
 
 def nodes_of(text: str) -> list[Node]:
     """Every node of the list that is ready and takes pods."""
-    if sum(map(text.count, "\n,[{")) > MOST_MARKS:
-        raise refused("limit-exceeded", "the list of nodes is too long to be read", POINTER,
-                      f"at most {MOST_MARKS:,} lines, commas and brackets",
-                      "Name the hosts: POOL=node[001-128], one pool a line.", where=WHERE)  # fmt: skip
-    document = _read(text)
+    marks = sum(map(text.count, "\n,[{"))
+    _check_length(marks, MOST_MARKS, "Name the hosts: POOL=node[001-128], one pool a line.")
+    document = _read(text, marks)
     try:
         return [_node(one) for one in document["items"] if _takes_pods(one)]
     except (KeyError, TypeError, AttributeError, ValueError):
         raise _unreadable("it has no items with metadata.name, labels and status as nodes have them") from None
 
 
-def _read(text: str) -> Any:
+def _check_length(marks: int, most: int, remedy: str) -> None:
+    if marks > most:
+        raise refused("limit-exceeded", f"the list of nodes is too long to be read: {marks:,} lines, commas and "
+                      "brackets", POINTER, f"at most {most:,}", remedy, where=WHERE)  # fmt: skip
+
+
+def _read(text: str, marks: int) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass  # YAML, which most of JSON is: its parser says what is wrong
+    _check_length(marks, MOST_YAML_MARKS, "Give the output of kubectl get nodes -o json as it is.")
     try:
         return _built(yaml.parse(text, Loader=yaml.CSafeLoader))
     except yaml.YAMLError as error:

@@ -103,6 +103,13 @@ def test_a_fault_points_into_the_body(client: TestClient, study: dict[str, Any],
     assert client.post("/v1/studies", json=study).json()["errors"][0]["pointer"] == pointer
 
 
+@pytest.mark.parametrize("pointer", ["x" * 1_000_000, "/" + "x" * 1_000_000, "/options/" + "9" * 1_000_000])
+def test_an_answer_does_not_repeat_what_is_very_long(client: TestClient, pointer: str) -> None:
+    answer = client.post("/v1/studies", json=_study(axes={pointer: [1]}))
+    assert answer.status_code == 422
+    assert len(answer.content) < 20_000
+
+
 def test_a_study_is_cancelled_and_removed_with_its_plans(tmp_path: Path) -> None:
     with running(settings_for(tmp_path, run_worker=False)) as client:
         path = client.post("/v1/studies", json=_study(axes=SEEDS)).headers["location"]

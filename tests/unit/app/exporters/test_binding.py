@@ -128,8 +128,12 @@ def test_an_allocation_is_sorted_out_by_the_names_of_the_request_and_may_hold_ot
         ("kind: List\nitems: [", "list of nodes cannot be read: while parsing"),
         ("kind: List\nitems: [&a 1, *a]", "it has an alias"),
         ("kind: List\nitems: " + "[" * 50_000, "it nests more than 40 levels deep"),
-        ('{"kind": "List", "items": ' + "[" * 1_000_000, "it nests more than 40 levels deep"),
-        ("kind: List\nitems: [" + "," * 2_000_000 + "]", "too long to be read"),
+        ('{"kind": "List", "items": ' + "[" * 300_000, "it nests more than 40 levels deep"),
+        ("kind: List\nitems: [" + "," * 2_000_000 + "]", "too long to be read: 2,000,002"),
+        ("kind: List\nitems: [" + "," * 500_000 + "]", "too long to be read: 500,002"),
+        ("=" * 3_000_000, "there is no pool"),
+        ("kind:" * 1_000_000, "no part of a host name"),
+        ("east-pool=a[" + "x" * 1_000_000 + "]", "neither a number nor a range"),
         ("a=" + "\n" * 2_000_000 + "b", "more than 1,000,000 lines"),
         ("a=" + "\n" * 900_000 + "b", "there is no pool 'a'"),
         ("east-pool=" + "a," * 3_000_000, "stands for 3,000,001 names or more"),
@@ -142,6 +146,7 @@ def test_what_names_no_hosts_is_refused_in_words(text: str, why: str) -> None:
     with pytest.raises(Refused, match=why) as caught:
         bind(*nameless(), text)
     assert [fault.pointer for fault in caught.value.faults] == ["/hosts"]
+    assert len(caught.value.faults[0].what) < 400
 
 
 def test_yaml_of_kubernetes_is_read_like_its_json() -> None:
