@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from models.plan import Baseline
 from solver.baselines.policies import POLICIES, BaselinePolicy
 from solver.baselines.run import BaselineResult, baseline_of
-from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import exceeds_traffic_limit
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
@@ -30,7 +29,8 @@ class Comparison:
         """What is known beside a plan that takes so long, in the order of the policies."""
         found = {one.name: one.model_copy(update={"speed_up": (one.iteration_s or 0.0) / iteration_s})
                  for one in self.before}  # fmt: skip
-        found |= {one.policy.name: baseline_of(self.frontier.context, one, iteration_s) for one in self.tried}
+        tried = (self._checked(one) for one in self.tried)
+        found |= {one.policy.name: baseline_of(self.frontier.context, one, iteration_s) for one in tried}
         return tuple(found[policy.name] for policy in POLICIES if policy.name in found)
 
     def is_known(self, policy: BaselinePolicy) -> bool:
@@ -38,15 +38,17 @@ class Comparison:
         return any(one.name == policy.name for one in self.before)
 
     def add(self, tried: BaselineResult) -> None:
-        """What became of one policy, after the search had its turn with its evaluation.
+        """What became of one policy."""
+        self.tried = sorted([*self.tried, tried], key=lambda one: POLICIES.index(one.policy))
+
+    def _checked(self, tried: BaselineResult) -> BaselineResult:
+        """The policy beside the incumbent: its plan, too, may be judged some time after it was found.
 
         A plan that the request does not allow is none, and a time of a plan that the judge rejects is none.
         """
-        if tried.best is not None:
-            tried = self._checked(tried, tried.best)
-        self.tried = sorted([*self.tried, tried], key=lambda one: POLICIES.index(one.policy))
-
-    def _checked(self, tried: BaselineResult, own: Evaluation) -> BaselineResult:
+        own = tried.best
+        if own is None:
+            return tried
         value, least_gain = self.best.value_of(own), self.frontier.params.improve_gain
         if self.best.is_better(own, value, least_gain):
             return replace(tried, best=None, reason="no time was left to judge its best plan")
