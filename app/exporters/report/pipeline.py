@@ -77,7 +77,8 @@ def _timing(index: int, timing: Timing, scene: Scene) -> Markup:
     made = paragraph(
         f"Order from {schedule.generator}; makespan ",
         number(schedule.makespan_s, seconds(schedule.makespan_s)),
-        ", no order of this pipeline is faster than ",
+        " with gradient exchanges as its scheduler counts them, more or less than they add to the iteration; no order "
+        "of this pipeline is faster than ",
         number(schedule.lower_bound_s, seconds(schedule.lower_bound_s)),
         f" (gap {percent(schedule.gap)}). Numbers inside the bars are micro-batches.",
     )
