@@ -69,12 +69,16 @@ def print_least(console: Console, reply: SizingAnswer) -> None:
 
 def print_frontier(console: Console, reply: FrontierAnswer) -> None:
     """Plans of which none is better in time and in what is spent."""
-    heads = (">s/iteration", ">GPUs", ">USD/Mtoken", ">bytes between buildings", ">kWh/Mtoken", ">gap")
+    from app.exporters.report.answer_picture import gpu_hours, is_priced
+
     for one in reply.frontiers:
+        money = ">USD/Mtoken" if is_priced(one) else ">GPU hours"
+        heads = (">s/iteration", ">GPUs", money, ">bytes between buildings", ">kWh/Mtoken", ">gap")
         points = table(f"time against {one.against}", *heads)
         for point in one.points:
             gap = "" if point.relative_gap is None else f"{100 * point.relative_gap:.1f} %"
-            points.add_row(number(point.iteration_s), f"{point.num_gpus:,}", number(point.usd_per_million_tokens),
+            spent = point.usd_per_million_tokens if is_priced(one) else gpu_hours(point)
+            points.add_row(number(point.iteration_s), f"{point.num_gpus:,}", number(spent),
                            number(point.cross_building_bytes), number(point.kwh_per_million_tokens), gap)  # fmt: skip
         console.print(points)
         if one.detail:

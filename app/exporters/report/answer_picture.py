@@ -23,6 +23,8 @@ SPENT = {
     "money": ("usd_per_million_tokens", "USD per million tokens"),
     "energy": ("kwh_per_million_tokens", "kWh per million tokens"),
 }
+GPU_HOURS = "GPU hours per iteration"
+SECONDS_PER_HOUR = 3600.0
 # Questions whose answers are pictures.
 DRAWN = ("frontier", "curves")
 STYLE = (
@@ -80,7 +82,7 @@ def _picture(panels: Sequence[Panel]) -> str:
 def _panels(reply: Reply) -> Iterator[Panel]:
     if isinstance(reply, FrontierAnswer):
         for one in reply.frontiers:
-            _, label = SPENT[one.against]
+            label = SPENT[one.against][1] if is_priced(one) else GPU_HOURS
             marks = [mark for point in one.points if (mark := _point(one, point)) is not None]
             yield Panel(f"Iteration time against {label}", label, "s/iteration", marks)
     elif isinstance(reply, CurvesAnswer):
@@ -94,12 +96,23 @@ def _name(curve: Curve) -> str:
 
 
 def _point(frontier: FrontierAgainst, point: FrontierPoint) -> Mark | None:
-    spent = getattr(point, SPENT[frontier.against][0])
+    spent = getattr(point, SPENT[frontier.against][0]) if is_priced(frontier) else gpu_hours(point)
     if spent is None:
         return None
-    if frontier.limited == "iteration_s":
-        return Mark(float(spent), point.iteration_s, bound_x=point.lower_bound)
-    return Mark(float(spent), point.iteration_s, bound_y=point.lower_bound)
+    if frontier.limited != "iteration_s":
+        return Mark(float(spent), point.iteration_s, bound_y=point.lower_bound)
+    gap = point.relative_gap
+    return Mark(float(spent), point.iteration_s, bound_x=None if gap is None else float(spent) * (1.0 - gap))
+
+
+def is_priced(frontier: FrontierAgainst) -> bool:
+    """Whether what is spent is stated: without prices a GPU-hour costs 1, so GPU hours stand for money."""
+    return frontier.against != "money" or any(one.usd_per_million_tokens is not None for one in frontier.points)
+
+
+def gpu_hours(point: FrontierPoint) -> float:
+    """GPU hours of an iteration."""
+    return point.num_gpus * point.iteration_s / SECONDS_PER_HOUR
 
 
 def _drawn(panel: Panel, top: float) -> Iterator[Markup]:

@@ -104,3 +104,20 @@ def test_the_service_gives_an_answer_in_these_forms_or_says_that_it_has_none(cli
     assert picture.headers["content-type"] == "image/svg+xml"
     assert picture.text.startswith("<svg")
     assert client.get(curves + "/table").text.startswith("over,factor")
+
+
+def test_without_prices_gpu_hours_stand_for_money_in_table_and_picture() -> None:
+    """The frontier against money is one of GPU hours then; 8 GPUs for 2 s are 0.0044 of them, the bound half."""
+    unpriced = FrontierAgainst(against="money", limited="iteration_s", points=POINTS, num_dominated=0)
+    reply = FrontierAnswer(**HEAD, frontiers=(unpriced,))
+    text, picture = io.StringIO(), answer_picture(reply)
+    print_reply(Console(width=300, file=text), reply)
+    assert "GPU hours" in text.getvalue()
+    assert "0.004444" in text.getvalue()
+    assert picture is not None
+    assert "Iteration time against GPU hours per iteration" in picture
+    assert picture.count("<circle") == len(POINTS)
+    assert "nothing is known yet" not in picture
+    priced = [one.model_copy(update={"usd_per_million_tokens": 3.0}) for one in POINTS]
+    drawn = answer_picture(FrontierAnswer(**HEAD, frontiers=(unpriced.model_copy(update={"points": tuple(priced)}),)))
+    assert "USD per million tokens" in str(drawn)

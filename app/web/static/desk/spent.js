@@ -5,16 +5,19 @@ import { badge, bytes, count, datum, make, number, percent, seconds, table } fro
 import { intervals } from "./intervals.js";
 
 const SPENT = { gpus: ["GPUs in use", (one) => one.num_gpus, count], money: ["USD per million tokens", (one) => one.usd_per_million_tokens, number], bytes: ["bytes between buildings per iteration", (one) => one.cross_building_bytes, bytes], energy: ["kWh per million tokens", (one) => one.kwh_per_million_tokens, number] };
+const GPU_HOURS = ["GPU hours per iteration", (one) => (one.num_gpus * one.iteration_s) / 3600, number];
 const planButton = (changes, words, planIt) => (changes?.length ? make("button", { type: "button", "aria-label": "Plan " + words, onclick: () => planIt(changes, words) }, "Plan it") : "");
 
 const LIMITS = { gpus: "/constraints/max_gpus", bytes: "/constraints/max_cross_building_bytes_per_iteration", iteration_s: "/objective/target_iteration_s" };
 export const frontiersPart = (answer, { planIt }) => answer.frontiers.flatMap(({ against, limited, points, detail }) => {
-  const [along, figure, show] = SPENT[against];
+  const priced = against !== "money" || points.some((one) => one.usd_per_million_tokens !== null);
+  const [along, figure, show] = priced ? SPENT[against] : GPU_HOURS;
+  const least = (one) => (limited !== "iteration_s" || priced ? one.lower_bound : one.relative_gap === null ? null : figure(one) * (1 - one.relative_gap));
   const again = (one) => [{ pointer: LIMITS[limited], value: limited === "gpus" ? Math.round(one.limit) : one.limit }, ...(limited === "iteration_s" ? [{ pointer: "/objective/kind", value: against === "money" ? "cost_per_token" : "fewest_gpus" }] : [])];
   const bound = (one) => (limited === "iteration_s" ? null : one.lower_bound);
   return [make("h4", {}, "Time against " + along), pareto("Iteration time against " + along, points.map((one) => ({ x: figure(one), y: one.iteration_s, bound: bound(one), name: along, act: () => planIt(again(one), along + " " + show(figure(one))) })), { showX: show, showY: seconds, along, up: "iteration time" }) || make("p", { className: "note" }, detail || "Fewer than two plans."),
     points.length ? table("Frontier against " + along, [["iteration", true], [along, true], ["no plan below", true], ["gap", true], ["plan behind it"], ["again"]], points.map((one) => [datum(one.iteration_s, seconds(one.iteration_s)), datum(figure(one), show(figure(one))),
-      datum(one.lower_bound, limited === "iteration_s" ? show(one.lower_bound) : seconds(one.lower_bound)), datum(one.relative_gap, percent(one.relative_gap)), behind(one.plan), planButton(again(one), along + " " + show(figure(one)), planIt)])) : null].filter(Boolean);
+      datum(least(one), limited === "iteration_s" ? show(least(one)) : seconds(least(one))), datum(one.relative_gap, percent(one.relative_gap)), behind(one.plan), planButton(again(one), along + " " + show(figure(one)), planIt)])) : null].filter(Boolean);
 });
 
 const OF = { gpus: "GPUs", cost: "cost", fibre: "fibre between buildings", memory: "memory of a GPU" };
