@@ -168,7 +168,8 @@ def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
         for reason in conflict.reasons:
             console.print(escape(f"    {reason.detail}"))
     for one in reply.relaxations:
-        short = f"; {one.least_proven} is not enough" if one.least_proven else ""
+        untried = "; whether less will do was not found in the time" if one.kind == "hardware" else ""
+        short = f"; {one.least_proven} is not enough" if one.least_proven else untried
         console.print(
             escape(f"{'instead' if one.kind == 'wish' else 'or buy'}: {one.text} -> {one.plan.iteration_s:.4g} s on "
                    f"{one.plan.num_gpus:,} GPUs{short}"))  # fmt: skip

@@ -15,7 +15,7 @@ from app.exporters.report.answer_picture import answer_picture
 from app.terminal.asking import print_reply
 from models.least import FrontierAgainst, FrontierAnswer, FrontierPoint, LeastAnswer, SizingAnswer
 from models.question_parts import Gain
-from models.questions import Reply, WhyNotAnswer
+from models.questions import Relaxation, Reply, WhyNotAnswer
 from models.worth import Curve, CurvePoint, CurvesAnswer, Value, WorthAnswer
 from solver.questions.searches import witness_of
 from tests.unit.app import fake_solver
@@ -121,3 +121,13 @@ def test_without_prices_gpu_hours_stand_for_money_in_table_and_picture() -> None
     priced = [one.model_copy(update={"usd_per_million_tokens": 3.0}) for one in POINTS]
     drawn = answer_picture(FrontierAnswer(**HEAD, frontiers=(unpriced.model_copy(update={"points": tuple(priced)}),)))
     assert "USD per million tokens" in str(drawn)
+
+
+@pytest.mark.parametrize(
+    ("proven", "said"), [("100 GiB more", "; 100 GiB more is not enough"), ("", "whether less will do was not found")]
+)
+def test_what_to_buy_says_whether_less_would_do(proven: str, said: str) -> None:
+    bought = Relaxation(kind="hardware", text="memory: 1117 GiB more", changes=(), least_proven=proven, plan=PLAN)
+    text = io.StringIO()
+    print_reply(Console(width=300, file=text), WHY.model_copy(update={"relaxations": (bought,)}))
+    assert said in text.getvalue()
