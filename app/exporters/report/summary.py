@@ -135,7 +135,7 @@ def _proof(plan: Plan) -> Iterator[Markup]:
     rows = (
         ("Configurations that exist", number(proof.num_configurations, count(proof.num_configurations))),
         ("Discarded by their bound", number(proof.num_pruned, count(proof.num_pruned))),
-        ("Placed, timed and judged", number(proof.num_explored, count(proof.num_explored))),
+        ("Placed, timed and judged to the end", number(proof.num_explored, count(proof.num_explored))),
         ("FLOPs over peak (speed of light)", number(proof.speed_of_light_s, seconds(proof.speed_of_light_s))),
     )
     yield table("The search", columns("what", "#value"), rows)
