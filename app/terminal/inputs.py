@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from models.plan import Plan
 
 MAX_BYTES = 256 * 1024 * 1024
+# What a service calls its plans: the pattern of `plan_id`.
+PLAN_ID = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
 Read = TypeVar("Read")
@@ -62,8 +65,9 @@ def read_document(source: str, reader: Callable[[bytes], Read], wanted: Wanted =
 
 
 def keeper(source: str, client: Client | None) -> Client | None:
-    """The client whose service keeps what is named: not standard input, and no file of that name."""
-    return None if client is None or source == "-" or Path(source).exists() else client
+    """The client whose service keeps what is named: not standard input, no file of that name, and nothing like one."""
+    is_file = source == "-" or Path(source).exists() or PLAN_ID.fullmatch(source) is None
+    return None if is_file else client
 
 
 def read_outcome(data: bytes) -> Outcome | Plan:

@@ -11,7 +11,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
-from app.terminal.inputs import read_document, read_outcome
+from app.terminal.inputs import keeper, read_document, read_outcome
 from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import prepare as prepare_file
 from app.terminal.outputs import write
@@ -94,8 +94,12 @@ def _asked_about(plan_source: str, request: str | None, client: Client | None) -
     from app.documents import parse_json
     from app.terminal.remote import plan_of
 
-    if client is not None:
+    if keeper(plan_source, client) is not None:
         return {"plan_id": plan_source}
+    if client is not None:
+        raise refused("invalid-parameter", f"{plan_source} is no plan of the service, which replans its own",
+                      allowed="the id of a plan", where="PLAN",
+                      remedy='Name such an id; or replan the file on this machine: --server "".')  # fmt: skip
     if request is None:
         raise refused("missing-field", "a plan document does not hold its request", where="--request",
                       remedy="Give it: --request REQUEST.json; or name a plan on a --server.")  # fmt: skip
@@ -109,9 +113,9 @@ def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
     from app.documents import parse_json, read_model
     from models.what_now import WhatIfLostAnswer
 
-    if client is None:
+    if (kept_by := keeper(source, client)) is None:
         return read_document(source, lambda data: read_model(WhatIfLostAnswer, parse_json(data)))
-    answer = client.call(calls.losses(source)).answer
+    answer = kept_by.call(calls.losses(source)).answer
     if not isinstance(answer, WhatIfLostAnswer):
         raise Failed(f"the answers for losses of {source} are not there yet")
     return answer

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.settings import Settings
 from tests.unit.app import fake_solver
 from tests.unit.app.service_fixture import request_for
 from tests.unit.app.terminal.commands import run, written
@@ -109,3 +110,24 @@ def test_a_question_of_no_kind_is_told_so_at_its_field(
 def test_a_model_without_a_type_is_told_the_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(None, "import", "huggingface", written(tmp_path, {"hidden_size": 8})) == 2
     assert "the field model_type is missing" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_none_of_the_services_plans(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(None, "show", str(tmp_path / "nothing.json"), "--server", server) == 2
+    assert "No such file" in capsys.readouterr().err
+    assert run(None, "show", "plan_0", "--server", server) == 2
+    assert "not-found" in capsys.readouterr().err
+
+
+def test_a_service_replans_its_own_plans_but_prepared_answers_are_read_from_a_file(
+    server: str, settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request, losses = written(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "losses.json")
+    asked = ("replan", plans[1], "--request", request)
+    assert run(settings, *asked, "--lost", "west", "--server", server) == 2
+    assert "is no plan of the service" in " ".join(capsys.readouterr().err.split())
+    assert run(settings, *asked, "--prepare", "--out", losses) == 0
+    assert run(settings, "replan", losses, "--prepared", "--lost", "west", "--server", server) == 0
+    assert "1 of 2 stage groups move" in capsys.readouterr().out
