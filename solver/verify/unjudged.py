@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from models.plan import RouteTimeline
 from models.verdict import Unjudged
-from solver.verify.case import Case
+from solver.verify.case import Case, exceeds
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 from solver.verify.rules.problems import alike
@@ -82,3 +82,17 @@ def _policy(case: Case) -> Iterator[tuple[str, str]]:
     edges = case.network.topology.edges
     if not any((edges[edge].id, edges[edge].reverse) in sent for edge in case.messages.exchanging):
         yield "/transport_policy/exchange_share", "no link of this plan carries both messages and gradients"
+    elif not _waits_for_the_share(case):
+        reason = "no message waits for a link that gradients use as well; only that the share leaves it so"
+        yield "/transport_policy/exchange_share", reason
+
+
+def _waits_for_the_share(case: Case) -> bool:
+    """Whether some message takes as long as what exchanges leave it of a link."""
+    ways = case.messages
+    for boundary in ways.crossing:
+        sent, size = ways.at_once(boundary), case.network.boundary_bytes(boundary)
+        shared = (edge for edge in sent.bottlenecks if edge in ways.exchanging)
+        if any(not exceeds(sent.transfer_s, size / ways.free_bytes_per_s(edge)) for edge in shared):
+            return True
+    return False

@@ -1,11 +1,12 @@
 """Small requests of every kind, planned by the real planner: what corruptions start from.
 
-All plan reproducibly, so that the same plan comes out on every machine.
+All plan reproducibly, capped by CPU time, so that the same plan comes out on every machine however busy it is.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from time import process_time
 from typing import Any
 
 from models.outcome import Planned
@@ -24,6 +25,10 @@ LOSSY = {
     "load_balancing": ["ecmp", "ecmp_qp_scaling", "spray"],
     "out_of_order_receivers": True,
 }
+SHORT = {"num_reserved_gpus": 4}  # of three replicas, no building holds half
+IN_BOTH = [
+    {"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": place, "num_replicas": 1} for place in ("b0", "b1")
+]
 EXPERTS = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
 
 
@@ -54,6 +59,18 @@ def _priced() -> dict[str, Any]:
     return document
 
 
+def _beside_gradients(capacity_bytes_per_s: float) -> dict[str, Any]:
+    """A replica in each of two buildings and one in both, over a link of this capacity."""
+    return _job(
+        hosts=(2, 2),
+        batch=48,
+        allowed={**FIXED, "dp": [3]},
+        pool=SHORT,
+        constraints={"pins": IN_BOTH},
+        link={"capacity_bytes_per_s": capacity_bytes_per_s},
+    )
+
+
 REQUESTS: dict[str, Any] = {
     "replicas across": lambda: _job(constraints={"pipeline_may_cross_buildings": False}, hosts=(2, 2)),
     "pipelines across": lambda: _job(constraints=APART, hosts=(2, 2), allowed={**FIXED, "dp": [4]}),
@@ -67,6 +84,9 @@ REQUESTS: dict[str, Any] = {
     "lossy planes": lambda: _job(hosts=(2, 2), allowed={**FIXED, "dp": [4]}, link=LOSSY),
     "fewest GPUs": lambda: _job(hosts=(2, 2), objective={"kind": "fewest_gpus", "target_iteration_s": 4.0}),
     "least cost": _priced,
+    "fused backwards": lambda: _job(hosts=(2, 2), allowed=FIXED, constraints={"framework": "megatron-core"}),
+    "messages beside gradients": lambda: _beside_gradients(1.6e12),
+    "messages that wait for gradients": lambda: _beside_gradients(2e10),
 }
 
 
@@ -79,6 +99,6 @@ def request_called(name: str) -> PlanRequest:
 @cache
 def plan_called(name: str) -> Plan:
     """What the planner answers to it."""
-    outcome = plan_request(request_called(name))
+    outcome = plan_request(request_called(name), clock=process_time)
     assert isinstance(outcome, Planned), outcome
     return outcome.plan

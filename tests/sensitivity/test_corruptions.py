@@ -177,6 +177,24 @@ def test_a_claim_of_optimality_is_named_with_what_the_judge_confirms():
     assert f"confirms {plan.proof.speed_of_light_s:.6g} s" in named.reason
 
 
+def test_contexts_of_weight_gradients_are_judged_where_backwards_are_fused():
+    name = "fused backwards"
+    assert plan_called(name).timelines[0].problem.backward == "fused"
+    larger = {"timelines__0__problem__stages__0__weight_grad_context_bytes": lambda old: 1.05 * old}
+    assert objections(name, **larger) == {"stage-bytes"}
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"), [("messages beside gradients", False), ("messages that wait for gradients", True)]
+)
+def test_the_share_that_messages_leave_to_gradients_is_judged_or_named(name, waits):
+    """Both are on the link. Where network cards set the pace of messages, no figure follows from the share."""
+    plan = plan_called(name)
+    assert all({flow.cause for flow in load.flows} == {"pp", "dp"} for load in plan.link_loads)
+    assert is_named("/transport_policy/exchange_share", plan) != waits
+    assert bool(objections(name, transport_policy__exchange_share=lambda old: 1.05 * old)) == waits
+
+
 def test_a_baseline_faster_than_the_plan_is_convicted():
     plan = plan_called(REPLICAS)
     first = next(index for index, one in enumerate(plan.baselines) if one.iteration_s is not None)

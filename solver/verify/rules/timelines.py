@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from models.catalogue import entry_names
-from models.plan import Route
 from models.schedule import PipelineStage
 from models.stack import StackProfile
 from solver.cost.stage import StageCost
@@ -65,7 +64,7 @@ def stage_times(case: Case) -> Iterator[Finding]:
     Where every layer is gathered over the replicas (fsdp, hsdp) a wider tier may make them longer, never shorter.
     """
     may_be_longer = case.configuration.sharding in GATHERED
-    for where, _, stated, cost in _stages(case):
+    for where, stated, cost in _stages(case):
         for name in TIMES:
             value, derived = getattr(stated, name), float(getattr(cost, name)[0])
             if exceeds(derived, value) or (differs(value, derived) and not may_be_longer):
@@ -73,11 +72,9 @@ def stage_times(case: Case) -> Iterator[Finding]:
 
 
 def stage_bytes(case: Case) -> Iterator[Finding]:
-    """Activations and weight-gradient contexts are those of the cost model; a fused backward keeps no context."""
-    fused = {timeline.route for timeline in case.plan.timelines if timeline.problem.backward == "fused"}
-    for where, route, stated, cost in _stages(case):
-        names = ["activation_bytes"] if route.id in fused else ["activation_bytes", "weight_grad_context_bytes"]
-        for name in names:
+    """Activations and weight-gradient contexts are those of the cost model, whether or not backwards are fused."""
+    for where, stated, cost in _stages(case):
+        for name in ("activation_bytes", "weight_grad_context_bytes"):
             value, derived = getattr(stated, name), float(getattr(cost, name)[0])
             if differs(value, derived):
                 yield Finding(where, f"{name} {value:.9g}, the cost model says {derived:.9g}")
@@ -118,14 +115,14 @@ def memory_report(case: Case) -> Iterator[Finding]:
                 )
 
 
-def _stages(case: Case) -> Iterator[tuple[str, Route, PipelineStage, StageCost]]:
+def _stages(case: Case) -> Iterator[tuple[str, PipelineStage, StageCost]]:
     """Every timed stage with its cost on the GPUs of its pool."""
     for route, pools in case.pools_by_route.items():
         timeline = case.timeline_by_route.get(route)
         timed = () if timeline is None else timeline.problem.stages[: case.configuration.degrees.num_stages]
         for stage, stated in enumerate(timed):
             pool = pools[case.configuration.rank_of_stage(stage)]
-            yield f"route {route}, stage {stage}", case.route_by_id[route], stated, case.derived.stage(pool, stage)
+            yield f"route {route}, stage {stage}", stated, case.derived.stage(pool, stage)
 
 
 FAMILY: Mapping[str, Rule] = {
