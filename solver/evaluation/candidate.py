@@ -40,6 +40,11 @@ class Candidate:
                 used[pool] += route.num_replicas * self.configuration.degrees.gpus_per_stage_group
         return used
 
+    def is_connected(self, context: Context) -> bool:
+        """Whether paths join all places that it uses; without one, its times are not defined."""
+        first, *others = dict.fromkeys(context.pools[pool].place for route in self.routes for pool in route.pools)
+        return all(context.topology.connected(first, place) for place in others)
+
 
 def bundle_of(configuration: Configuration) -> int:
     """Replicas that must share a place: an expert-parallel group spans max(1, ep / cp), a sharding group its own."""

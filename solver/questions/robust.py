@@ -65,7 +65,8 @@ class _World:
         routes = tuple(
             replace(route, pools=tuple(index[pools[one]] for one in route.pools)) for route in candidate.routes
         )
-        return evaluate(self.context, Candidate(candidate.configuration, routes), scheduler)
+        here = Candidate(candidate.configuration, routes)
+        return evaluate(self.context, here, scheduler) if here.is_connected(self.context) else None
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def allowing_only(request: PlanRequest, values: Mapping[str, object]) -> PlanReq
 
 
 def candidate_of(context: Context, configuration: Configuration, routes: Sequence[Route]) -> Candidate | None:
-    """The candidate behind stated routes; None where a pool is gone, or too small, or holds another place's GPUs.
+    """The candidate behind stated routes; None where a pool is gone, or too small, or holds another place's GPUs, or
+    where no path joins their places any more.
 
     The stage groups of a route lie side by side in each pool, in the order of routes and ranks, as `fill` has them.
     """
@@ -130,7 +131,8 @@ def candidate_of(context: Context, configuration: Configuration, routes: Sequenc
     group = configuration.degrees.gpus_per_stage_group
     if any(count * group > context.pools[pool].num_free_gpus for pool, count in taken.items()):
         return None
-    return Candidate(configuration, tuple(found))
+    candidate = Candidate(configuration, tuple(found))
+    return candidate if candidate.is_connected(context) else None
 
 
 @dataclass
