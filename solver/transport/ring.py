@@ -1,7 +1,7 @@
 """The ring of places that a gradient exchange travels: its steps, and what part of each step takes which path.
 
-The paths are those of least latency, or the fastest split where the graph offers other ways; `exchange.py` compares the
-two.
+The paths are those of least latency, or the fastest split where the graph offers other ways, over links of one kind or
+of another; `exchange.py` compares the two.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from models.transport import LinkStep, MessagePath, MessageSplit
 from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
+from solver.transport.paths import least_paths, link_graph
 from solver.transport.routing import normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only
@@ -62,20 +65,59 @@ def split_steps(
 def _optimal_parts(
     topology: Topology, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
 ) -> tuple[Parts, ...] | None:
-    """Parts by the multi-commodity flow over edges with room that offer what the plain paths offer."""
-    kinds = {_kind(topology.edges[edge]) for edge in plain.load}
-    if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, plain.load)}) > 1:
-        return None  # a split could then join streams and queue pairs in one step
+    """Parts on edges that offer what those of the plain paths offer, or what those of the widest paths do: of the two
+    what empties the fullest edge sooner. A narrow link of another kind than the others is thus no reason to take it.
+    """
     free = capacity > FULL * topology.capacity_bytes_per_s
-    retained = [index for index, edge in enumerate(topology.edges) if free[index] and _kind(edge) in kinds]
-    if not set(plain.load) <= set(retained):
+    widest = _widest(topology, plain.steps, np.where(free, capacity, 0.0))
+    kinds = [{_kind(topology.edges[edge]) for edge in ring.load} for ring in (plain, widest)]
+    rings = [plain] if kinds[1] <= kinds[0] else [plain, widest]
+    size_of = dict(zip(plain.steps, size_by_step, strict=True))
+    found = [_split_of_kinds(topology, ring, np.where(free, capacity, 0.0), size_of) for ring in rings]
+    return min(
+        (parts for parts in found if parts is not None),
+        key=lambda parts: _fullest_s(parts, size_by_step, capacity),
+        default=None,
+    )
+
+
+def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray) -> Ring:
+    """Every step on the one path on which its bytes, edge after edge, take the least time."""
+    seconds = np.divide(1.0, capacity, out=np.full(len(capacity), np.inf), where=capacity > 0.0)
+    ends = tuple((topology.index_of[source], topology.index_of[target]) for source, target in steps)
+    paths = least_paths(link_graph(topology), seconds, tuple(sorted({source for source, _ in ends})))
+    joined = all(np.isfinite(paths.length(*pair)) for pair in ends)
+    return Ring(steps, tuple(((paths.between(*pair), 1.0),) for pair in ends)) if joined else Ring((), ())
+
+
+def _split_of_kinds(
+    topology: Topology, ring: Ring, capacity: FloatArray, size_of: dict[Step, float]
+) -> tuple[Parts, ...] | None:
+    """Parts by the multi-commodity flow over edges with room that offer what the paths of a ring offer.
+
+    The ring itself where some of them are streams and others queue pairs, which a split could join in one step.
+    """
+    kinds = {_kind(topology.edges[edge]) for edge in ring.load}
+    retained = [index for index, edge in enumerate(topology.edges) if capacity[index] > 0.0 and _kind(edge) in kinds]
+    if not set(ring.load) <= set(retained):
         return None
+    if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, ring.load)}) > 1:
+        return ring.parts
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in retained))
-    best = route(open_edges, dict(zip(plain.steps, size_by_step, strict=True)), capacity[retained])
+    best = route(open_edges, size_of, capacity[retained])
     return tuple(
         normalised([(tuple(retained[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
         for split in best.split_k
     )
+
+
+def _fullest_s(parts: tuple[Parts, ...], size_by_step: tuple[float, ...], capacity: FloatArray) -> float:
+    """When the fullest edge is done."""
+    carried: dict[int, float] = {}
+    for own, size in zip(parts, size_by_step, strict=True):
+        for edge, part in part_by_edge((own,)).items():
+            carried[edge] = carried.get(edge, 0.0) + part * size
+    return max(size / float(capacity[edge]) for edge, size in carried.items())
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from models.request import PlanRequest
 from solver.network.split import step_facts
 from solver.transport.ring import ring_of, split_ring
 from tests.build_job import context_of, job
@@ -66,12 +67,32 @@ def test_an_edge_full_of_messages_takes_no_part():
     assert split_ring(context, ring_of(topology, ["b0", "b1"]), capacity) is None
 
 
-def test_links_of_another_technology_take_no_part():
-    """One transport serves a step, so all its paths have to offer the same."""
+OTHER = {"technology": "tcp", "load_balancing": ["ecmp"]}
+
+
+def test_links_of_another_technology_take_all_or_nothing():
+    """One transport serves a step, so all its paths have to offer the same: those of the kind that is done sooner."""
     near, far = PARALLEL
-    context = context_of(meshed(2, (near, far), far={"technology": "tcp", "load_balancing": ["ecmp"]}))
-    plain = ring_of(context.topology, ["b0", "b1"])
-    assert split_ring(context, plain, context.topology.capacity_bytes_per_s) is None
+    for capacity, taken in ((7.5e10, "far"), (2e10, "near")):
+        context = context_of(meshed(2, (near, (*far[:3], capacity, far[4])), far=OTHER))
+        topology = context.topology
+        plain = ring_of(topology, ["b0", "b1"])
+        found = split_ring(context, plain, topology.capacity_bytes_per_s) or plain
+        assert {topology.edges[edge].id for edge in found.load} == {taken}
+
+
+def test_links_of_another_technology_are_split_among_themselves():
+    near, far = PARALLEL
+    context = context_of(meshed(2, (near, far, ("third", *far[1:]))))
+    document = context.request.model_dump(mode="json")
+    for link in document["cluster"]["links"][1:]:
+        link.update(OTHER)
+    context = context_of(PlanRequest.model_validate(document))
+    topology = context.topology
+    found = split_ring(context, ring_of(topology, ["b0", "b1"]), topology.capacity_bytes_per_s)
+    assert found is not None
+    load = {topology.edges[edge].id: part for edge, part in found.load.items()}
+    assert load == {"far": pytest.approx(0.5), "third": pytest.approx(0.5)}
 
 
 def test_a_split_step_adds_rates_and_keeps_the_worst_of_the_rest():

@@ -66,6 +66,18 @@ def test_a_split_exchange_beats_least_latency_paths(name, monkeypatch):
     assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s
 
 
+@pytest.mark.parametrize("constraints", [REPLICAS_ONLY, {"data_parallel_may_cross_buildings": False}])
+@pytest.mark.parametrize("kind", [{"technology": "tcp"}, {"load_balancing": ["ecmp"]}], ids=str)
+def test_a_narrow_link_of_another_kind_beside_a_wide_one_costs_nothing(kind, constraints):
+    """Also where it is the one of least latency, which everything would take by default."""
+    wide: MeshLink = ("wide", "b0", "b1", 1.6e12, 1e-3)
+    narrow: MeshLink = ("far", "b0", "b1", 1.25e9, 5e-4)
+    how = {"allowed": {**FIXED, "dp": [8]}, "constraints": {**constraints, "use_all_gpus": True}, "options": LITTLE}
+    alone, beside = planned(meshed(2, (wide,), **how)), planned(meshed(2, (wide, narrow), far=kind, **how))
+    assert beside.metrics.iteration_s <= alone.metrics.iteration_s * (1 + 1e-9)
+    assert set(bytes_by_link(beside)) == {"wide"}
+
+
 def test_parallel_links_carry_their_shares_and_have_a_price():
     request = meshed(2, PARALLEL, options=LITTLE, allowed={**FIXED, "dp": [8]}, constraints=REPLICAS_ONLY)
     found = planned(request)
