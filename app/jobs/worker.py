@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -181,29 +182,25 @@ class Worker:
             self._end(claim)
 
     def _search(self, claim: Claim) -> None:
+        queue, held = self._queue, (claim.plan_id, claim.lease)
+        found: EndState | None
         if claim.attempt > self._settings.max_attempts:
             state: State = "failed" if claim.best is None else "incomplete"
-            self._finish(claim, EndState(state, "attempts", fault=fault_text("attempts", {})))
-            return
-        found = search(self._queue, self._settings, claim, leaving=self._leaving.is_set)
+            found = EndState(state, "attempts", fault=fault_text("attempts", {}))
+        else:
+            found = search(queue, self._settings, claim, leaving=self._leaving.is_set)
         if found is None:
-            self._patiently(
-                lambda: self._queue.give_back(claim.plan_id, claim.lease, counts=False, why="its worker left")
-            )
+            self._patiently(partial(queue.give_back, *held, counts=False, why="its worker left"))
             return
-        self._finish(claim, found)
-
-    def _finish(self, claim: Claim, found: EndState) -> None:
-        figures = headline(found.outcome)
         self._patiently(
-            lambda: self._queue.finish(
-                claim.plan_id,
-                claim.lease,
+            partial(
+                queue.finish,
+                *held,
                 found.state,
                 found.reason,
                 outcome=found.outcome,
                 fault=found.fault,
-                headline=figures,
+                headline=headline(found.outcome),
             )
         )
 
