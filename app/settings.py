@@ -48,6 +48,18 @@ Networks = Annotated[Hosts, AfterValidator(_are_networks)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address means the machine that uses it.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "gpu-7")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class InvalidSetting(Exception):
     """An environment variable holds something that its setting does not accept."""
 
@@ -236,14 +248,5 @@ class Settings(BaseModel):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches the service.
-
-        >>> [Settings(host=host).is_loopback for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "gpu-7")]
-        [True, True, True, False, False]
-        """
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        """Whether only this machine reaches the service."""
+        return is_loopback(self.host)

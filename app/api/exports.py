@@ -34,14 +34,13 @@ Documented = dict[int | str, dict[str, Any]]
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 MAX_HOSTS_CHARACTERS = 64 * 1024 * 1024
 Kind = Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")]
-FORMS: dict[str, dict[str, str]] = {
-    "application/json": {},
-    "application/yaml": {},
-    "text/csv": {},
-    "text/html": {},
-    "text/plain": {},
+MEDIA_TYPES = sorted({one.media_type.partition(";")[0] for one in EXPORTERS.values()})
+ARTIFACT: Documented = {
+    200: {
+        "description": "The plan in the chosen form, as a file to download.",
+        "content": {name: {} for name in MEDIA_TYPES},
+    }
 }
-ARTIFACT: Documented = {200: {"description": "The plan in the chosen form, as a file to download.", "content": FORMS}}
 BUNDLE: Documented = {200: {"description": "The launch folder, as a zip.", "content": {"application/zip": {}}}}
 HostsField = Annotated[
     str,

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature, signature
-from ipaddress import ip_address
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ import httpx2
 
 from app.client.calls import Call
 from app.client.errors import ServiceError, Unreachable
+from app.settings import is_loopback
 
 Answered = TypeVar("Answered")
 ANSWER_S = 75.0  # longer than `Prefer: wait` and than the pause between two signs of life on an event stream
@@ -52,20 +52,8 @@ def options(address: str, api_key: str | None) -> dict[str, Any]:
         "base_url": address,
         "headers": headers,
         "timeout": httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
-        "trust_env": not _is_loopback(url.hostname),  # a proxy of the environment cannot reach this machine's own
+        "trust_env": not is_loopback(url.hostname),  # a proxy of the environment cannot reach this machine's own
     }
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether an address means the machine that asks.
-
-    >>> [_is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "planner.example", "10.0.0.1")]
-    [True, True, True, False, False]
-    """
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def parts(call: Call[Any]) -> dict[str, Any]:
