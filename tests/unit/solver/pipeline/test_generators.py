@@ -123,6 +123,16 @@ def test_every_generator_is_acquitted_wherever_it_applies(layout: str, backward:
     assert applied >= 6
 
 
+@pytest.mark.parametrize("name", ["interleaved", "breadth_first", "flexible_double"])
+def test_a_loop_that_ends_on_the_way_is_none(name: str) -> None:
+    """Stages 0, 1, 2 on ranks 0, 1, 0: in turn, but not the same number on both."""
+    problem = pipeline(2, 2, layout="custom", rank_of_stage=[0, 1, 0], stages=pipeline(3).stages)
+    assert GENERATORS[name](shape_of(problem)) is None
+    schedule = quick_schedule(problem)
+    assert check_schedule(problem, schedule) == []
+    assert schedule.lower_bound_s <= schedule.objective_value_s
+
+
 def test_an_unknown_generator_is_named() -> None:
     with pytest.raises(ValueError, match="unknown generator nonsense"):
         quick_schedule(pipeline(), ("nonsense",))
