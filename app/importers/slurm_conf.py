@@ -1,6 +1,8 @@
 """Slurm's topology.conf: one switch or block a line, keywords in any case, comments after `#`.
 
-Source: topology.conf(5) of Slurm 26.11. Include lines are refused: an import reads the files it is given and no other.
+Source: topology.conf(5) of Slurm 26.11; blanks around `=` and lines that go on in the next as in Slurm's
+src/common/parse_config.c (keyvalue_pattern, _get_next_line). Include lines are refused: an import reads the files it is
+given and no other.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from app.importers.source import Spot, decoded, place_of, refused, repeated
 
 MAX_BYTES = 64 * 1024 * 1024
 FORMS = "SwitchName=... Nodes=... or Switches=..., BlockName=... Nodes=..., BlockSizes=..."
-_PAIR = re.compile(r'([A-Za-z]+)=("[^"]*"|\S*)')
+_PAIR = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S*)')
 _FIELDS = {
     "switchname": {"switchname", "nodes", "switches", "linkspeed"},
     "blockname": {"blockname", "nodes"},
@@ -55,7 +57,7 @@ def _has_speed(lines: Sequence[_Line]) -> bool:
 
 
 def _lines(name: str, text: str) -> Iterator[_Line]:
-    """The lines that say something; a backslash at the end goes on in the next."""
+    """The lines that say something; a backslash at the end is left out and the next line follows it at once."""
     parts: list[str] = []
     start = 1
     for number, raw in enumerate(text.split("\n"), 1):
@@ -64,11 +66,11 @@ def _lines(name: str, text: str) -> Iterator[_Line]:
         parts.append(content.removesuffix("\\"))
         if content.endswith("\\"):
             continue
-        whole, parts = " ".join(parts).strip(), []
+        whole, parts = "".join(parts).strip(), []
         if whole:
             yield _parsed(whole, place_of(name, Spot(start)))
-    if parts and " ".join(parts).strip():
-        yield _parsed(" ".join(parts).strip(), place_of(name, Spot(start)))
+    if whole := "".join(parts).strip():
+        yield _parsed(whole, place_of(name, Spot(start)))
 
 
 def _parsed(text: str, where: str) -> _Line:

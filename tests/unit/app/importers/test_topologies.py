@@ -92,6 +92,24 @@ def test_blocks_join_to_larger_blocks() -> None:
     assert import_cluster("slurm-yaml", [("t.yaml", yaml.encode())], ("o.yaml", overlay.encode())).cluster == conf
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SwitchName=leaf Nodes=n[1-2],\\\nn[3-4]\n",  # a list that goes on in the next line
+        "SwitchName=leaf \\\r\n  Nodes=n[1-4]\r\n",
+        "SwitchName = leaf  Nodes= n[1-4]\n",
+        "switchname=leaf nodes=n[1-4]\\",
+    ],
+)
+def test_lines_of_topology_conf_are_joined_and_spaced_as_in_slurm(text: str) -> None:
+    overlay = (
+        "levels: [{level: tier-0, place: building}]\n"
+        "hosts: [{match: ['*'], gpu: H100-SXM-80G, gpus_per_host: 8, nic_bytes_per_s: 5e10}]"
+    )
+    cluster = import_cluster("slurm-conf", [("topology.conf", text.encode())], ("o.yaml", overlay.encode())).cluster
+    assert [(pool.place, pool.host_names) for pool in cluster.pools] == [("leaf", ("n1", "n2", "n3", "n4"))]
+
+
 def test_levels_may_be_left_out_and_hosts_go_to_the_place_that_contains_them() -> None:
     overlay = (
         samples.OVERLAY.replace("place: rack", "place: null")
