@@ -31,6 +31,7 @@ class Config:
     def __init__(self, document: Document, family: Family, fields: Mapping[str, Any]) -> None:
         self._document = document
         self._fields = {name: value for name, value in fields.items() if value is not None}
+        self._nulls = {name for name, value in fields.items() if value is None}
         self.family = family
         self.used: list[str] = []
         self.notes: list[str] = []
@@ -45,6 +46,13 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
             raise self.refused(name, f"{name} is {shown(value)}", f"a whole number from {least} to {MAX_COUNT:,}")
         return value
+
+    def count_or_null(self, name: str, null: int, *, least: int = 1) -> int:
+        """A whole number that the file has to state, because its family has a default of its own; `null` is `null`."""
+        if name in self._nulls:
+            self.used += [name] if name not in self.used else []
+            return null
+        return self.count(name, least=least)
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
@@ -102,12 +110,16 @@ def _usual(config: Config, attention: Callable[[Config], _Values], *, gated_mlp:
 
 
 def _grouped(config: Config) -> _Values:
-    heads = config.count("num_attention_heads")
+    """Llama has a key head per query head unless said, Qwen3 heads of 128 whatever the width; others a fixed number."""
+    heads, family = config.count("num_attention_heads"), config.family.model_type
+    is_llama = family == "llama"
     return {
         "kind": "gqa",
         "num_heads": heads,
-        "num_kv_heads": config.count("num_key_value_heads", heads),
-        "head_dim": _head_dim(config, "hidden_size", heads),
+        "num_kv_heads": config.count("num_key_value_heads", heads)
+        if is_llama
+        else config.count_or_null("num_key_value_heads", heads),
+        "head_dim": config.count("head_dim") if family == "qwen3" else _head_dim(config, "hidden_size", heads),
     }
 
 
@@ -140,7 +152,7 @@ def _qwen_moe(config: Config) -> _Values:
         raise config.refused("mlp_only_layers", "the dense layers are not the first ones", "none, or the first layers")
     shared = config.count("shared_expert_intermediate_size") if config.family.model_type == "qwen2_moe" else 0
     experts = {
-        "num_experts": config.count("num_experts"),
+        "num_experts": config.count(_experts_field(config)),
         "experts_per_token": config.count("num_experts_per_tok"),
         "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
         "num_shared_experts": int(shared > 0),
@@ -149,6 +161,12 @@ def _qwen_moe(config: Config) -> _Values:
         "moe_layer_stride": step,
     }
     return {**values, "moe": experts}
+
+
+def _experts_field(config: Config) -> str:
+    """Qwen3-MoE as transformers 5 saves it has the name that its attribute_map gives."""
+    is_renamed = config.family.model_type == "qwen3_moe" and not config.has("num_experts")
+    return "num_local_experts" if is_renamed and config.has("num_local_experts") else "num_experts"
 
 
 def _deepseek(config: Config) -> _Values:
@@ -161,20 +179,25 @@ def _deepseek(config: Config) -> _Values:
 
 
 def _latent(config: Config) -> _Values:
+    """What transformers works out and saves with a configuration, `head_dim` and `qk_head_dim`, has to agree."""
+    plain, rotary = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim")
+    for name, expected in (("head_dim", rotary), ("qk_head_dim", plain + rotary)):
+        if config.count(name, expected) != expected:
+            raise config.refused(name, f"{name} does not follow from the other sizes of a head", str(expected))
     return {
         "kind": "mla",
         "num_heads": config.count("num_attention_heads"),
-        "q_lora_rank": config.count("q_lora_rank", 0, least=0),
+        "q_lora_rank": config.count_or_null("q_lora_rank", 0, least=0),
         "kv_lora_rank": config.count("kv_lora_rank"),
-        "qk_nope_head_dim": config.count("qk_nope_head_dim"),
-        "qk_rope_head_dim": config.count("qk_rope_head_dim"),
+        "qk_nope_head_dim": plain,
+        "qk_rope_head_dim": rotary,
         "v_head_dim": config.count("v_head_dim"),
     }
 
 
 def _deepseek_experts(config: Config) -> _Values:
     first, stride = config.count("first_k_dense_replace", least=0), config.count("moe_layer_freq", 1)
-    groups, reached = config.count("n_group", 1), config.count("topk_group", 1)
+    groups, reached = (_groups(config, name) for name in ("n_group", "topk_group"))
     limit = reached if reached < groups else None
     if limit:
         config.notes.append(
@@ -184,11 +207,16 @@ def _deepseek_experts(config: Config) -> _Values:
         "num_experts": config.count("n_routed_experts"),
         "experts_per_token": config.count("num_experts_per_tok"),
         "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
-        "num_shared_experts": config.count("n_shared_experts", 0, least=0),
+        "num_shared_experts": config.count_or_null("n_shared_experts", 0, least=0),
         "first_moe_layer": -(-first // stride) * stride,
         "moe_layer_stride": stride,
         "max_nodes_per_token": limit,
     }
+
+
+def _groups(config: Config, name: str) -> int:
+    """Groups of experts: one where DeepSeek-V2 does not say, while DeepSeek-V3 has eight unless it says."""
+    return config.count(name, 1) if config.family.model_type == "deepseek_v2" else config.count_or_null(name, 1)
 
 
 def _gpt_neox(config: Config) -> _Values:

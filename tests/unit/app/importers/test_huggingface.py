@@ -10,7 +10,7 @@ import pytest
 from app.faults import Refused
 from app.importers.huggingface import ImportedModel, huggingface
 from models.catalogue import named_entry
-from models.workload import Architecture, LatentAttention, Workload
+from models.workload import Architecture, GroupedQueryAttention, LatentAttention, Workload
 from solver.cost.job import job_of
 from tests.unit.app.importers.samples import LLAMA_8B
 
@@ -191,6 +191,41 @@ def test_what_is_not_known_is_refused(change: dict[str, Any], code: str, what: s
     assert what in fault.what
     assert fault.where.startswith("config.json")
     assert fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (PUBLISHED["Mistral-7B-v0.1"][0], "num_key_value_heads"),  # 8 in transformers, whatever the heads are
+        (MIXTRAL, "num_key_value_heads"),
+        (PUBLISHED["Qwen2.5-7B"][0], "num_key_value_heads"),
+        (PUBLISHED["Qwen3-8B"][0], "head_dim"),  # 128 in transformers, whatever the width is
+        (DEEPSEEK_V3, "q_lora_rank"),  # 1536
+        (DEEPSEEK_V3, "n_shared_experts"),  # 1
+        (DEEPSEEK_V3, "n_group"),  # 8
+        (DEEPSEEK_V2, "n_shared_experts"),  # 2
+    ],
+)
+def test_a_size_that_a_family_has_a_default_for_is_not_assumed(config: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        _imported({name: value for name, value in config.items() if name != field})
+    (fault,) = caught.value.faults
+    assert (fault.code, field in fault.what) == ("missing-field", True)
+
+
+def test_a_null_of_key_heads_is_one_per_query_head() -> None:
+    attention = _imported(MIXTRAL | {"num_key_value_heads": None}).architecture.attention
+    assert isinstance(attention, GroupedQueryAttention)
+    assert attention.num_kv_heads == attention.num_heads == 32
+
+
+def test_configurations_that_transformers_has_saved_again_are_the_same_models() -> None:
+    renamed = {("num_local_experts" if name == "num_experts" else name): value for name, value in QWEN3_30B.items()}
+    assert _imported(renamed).architecture == _imported(QWEN3_30B).architecture
+    derived = {"head_dim": 64, "qk_head_dim": 192}
+    assert _imported(DEEPSEEK_V3 | derived).architecture == _imported(DEEPSEEK_V3).architecture
+    with pytest.raises(Refused, match="qk_head_dim does not follow"):
+        _imported(DEEPSEEK_V3 | derived | {"qk_head_dim": 128})
 
 
 def test_a_fault_names_the_line_and_a_field_may_be_let_pass() -> None:
