@@ -117,9 +117,12 @@ def _objects(document: Document, pointer: str = "", value: Any = None) -> Iterat
 
 
 def _the_topology(file: str, found: Sequence[_Object]) -> _Topology:
+    if not found:
+        raise refused(file, "has no object of kind Topology", code="missing-field", allowed="exactly one",
+                      remedy="Give the Topology, too: kubectl get topologies.kueue.x-k8s.io -o yaml.")  # fmt: skip
     if len(found) != 1:
         names = [str(one.value.get("metadata", {})) for one in found]
-        raise refused(found[1].here if found else file,
+        raise refused(found[1].here,
                       f"{len(found)} objects of kind Topology: {names_shown(names, 4)}", allowed="exactly one",
                       remedy="Give the Topology of one cluster and its nodes.")  # fmt: skip
     one = found[0]
@@ -148,6 +151,8 @@ def _fabric(name: str, labels: tuple[str, ...], nodes: Sequence[tuple[_Object, _
         raise refused(file, f"no node has all the labels {', '.join(inner) or HOSTNAME}",
                       allowed="nodes of the Topology",
                       remedy="Give the nodes, too: kubectl get nodes -o yaml.")  # fmt: skip
+    for one, node in used:
+        _check_values(one, node, inner)
     path_of = _paths([tuple(node.metadata.labels[label] for label in inner) for _, node in used])
     for one, node in used:
         path = path_of[tuple(node.metadata.labels[label] for label in inner)]
@@ -156,6 +161,16 @@ def _fabric(name: str, labels: tuple[str, ...], nodes: Sequence[tuple[_Object, _
         num_gpus, num_bad = _gpus(one, node)
         builder.add_host(Host(node.metadata.name, path[-1] if path else None, one.here, num_gpus, num_bad))
     return builder.build(name)
+
+
+def _check_values(one: _Object, node: _Node, labels: Sequence[str]) -> None:
+    """Kubernetes lets the value of a label be empty; a place needs a name."""
+    for label in labels:
+        if not node.metadata.labels[label]:
+            raise one.document.refused(f"{one.pointer}/metadata/labels/{escaped(label)}",
+                                       f"the label of the node {node.metadata.name!r} is empty", code="bad-length",
+                                       allowed="the name of a place",
+                                       remedy="Give the label a value, or remove it.")  # fmt: skip
 
 
 def _note(builder: FabricBuilder, why: str, before: list[str], kept: Sequence[tuple[_Object, _Node]]) -> None:

@@ -40,6 +40,9 @@ def links_csv(files: Sequence[tuple[str, bytes]]) -> Fabric:
             for site in (link.from_place, link.to_place):
                 builder.add_unit(Unit(site, LEVEL, None, "the table of links"))
             links.append(Part(link.model_dump(exclude_unset=True), where))
+    if not links:
+        raise refused(files[0][0], "has a header and no link below it", code="missing-field", allowed="one link a row",
+                      remedy="Give a row for each link.")  # fmt: skip
     built = builder.build(common_name(name for name, _ in files))
     return Fabric(built.levels, built.units, (), tuple(links), built.notes, built.name)
 

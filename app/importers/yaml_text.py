@@ -178,6 +178,9 @@ def parse_yaml(name: str, data: bytes) -> list[Document]:
 def only_document(name: str, data: bytes) -> Document:
     """The one document of a YAML text."""
     documents = parse_yaml(name, data)
+    if not documents:
+        raise refused(name, "is empty: it has no YAML document", code="missing-field", allowed="exactly one document",
+                      remedy="Give the file with its contents; standard input can be read once.")  # fmt: skip
     if len(documents) != 1:
         raise refused(name, f"has {len(documents)} YAML documents", allowed="exactly one",
                       remedy="Give the documents as files of their own.")  # fmt: skip

@@ -224,7 +224,16 @@ YAML = samples.SLURM_YAML
         ("slurm-conf", "# nothing\n", "input", "neither switches nor blocks"),
         ("kueue", "kind: Pod\n", "input:1:1", "'Pod' is not used"),
         ("kueue", samples.KUEUE_TOPOLOGY, "input", "no node has all the labels"),
-        ("kueue", samples.KUEUE_NODES, "input", "0 objects of kind Topology"),
+        ("kueue", samples.KUEUE_NODES, "input", "has no object of kind Topology"),
+        (
+            "kueue",
+            samples.KUEUE_TOPOLOGY
+            + samples.KUEUE_NODES.replace("example.com/leaf: east-leaf1", 'example.com/leaf: ""'),
+            "input:17:5",
+            "is empty",
+        ),
+        ("slurm-yaml", "# nothing\n", "input", "is empty"),
+        ("links-csv", "from_place,to_place,capacity_bytes_per_s\n", "input", "no link below it"),
         ("kueue", samples.KUEUE_TOPOLOGY.replace("example.com/leaf", "example.com/spine"), "input:8:5", "is repeated"),
         (
             "kueue",
