@@ -10,19 +10,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from app.observations.measured import DATA, IDLE, OPTIMIZER, WORK, Causes, Measured, typical
+from app.observations.measured import DATA, IDLE, OPTIMIZER, WORK, Causes, Measured, typical, usable
 
 GIB = 2.0**30
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?)"
+_NUMBER = r"([0-9][0-9,]{0,30}(?:\.[0-9]{1,30})?)(?![0-9])"  # longer ones are no time, rate or memory
+_COUNT = r"([0-9]{1,18})\b"
 _MEGATRON_STEP = re.compile(r"elapsed time per iteration \(ms\):\s*" + _NUMBER)
-_BATCH = re.compile(r"global batch size:\s*([0-9]+)")
-_SKIPPED = re.compile(r"number of skipped iterations:\s*([0-9]+)")
+_BATCH = re.compile(r"global batch size:\s*" + _COUNT)
+_SKIPPED = re.compile(r"number of skipped iterations:\s*" + _COUNT)
 _TIMERS = re.compile(r"\btimes? across ranks \(ms\):")
 _TIMER = re.compile(r"^\s*([a-z][a-z0-9-]*)[ .]*:\s*(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$")
 _RANK_TIME = re.compile(r"^\s*rank\s+[0-9]+:\s*" + _NUMBER + r"\s*$")
 _MEGATRON_MEMORY = re.compile(r"max allocated: " + _NUMBER)
-_TITAN_STEP = re.compile(r"step:\s*([0-9]+)\b.*?\btps:\s*" + _NUMBER)
+_TITAN_STEP = re.compile(r"step:\s*" + _COUNT + r".*?\btps:\s*" + _NUMBER)
 _TITAN_MEMORY = re.compile(r"memory:\s*" + _NUMBER + r"GiB")
 # Timers of Megatron, each around work of its own; those of data parallelism lie inside others.
 _EXCHANGES = ("all-grads-sync", "layernorm-grads-all-reduce", "embedding-grads-all-reduce")
@@ -51,14 +52,18 @@ def _torchtitan(name: str, lines: Sequence[str], tokens_per_gpu: float) -> Measu
             rates.setdefault(int(found.group(1)), []).append(rate)
     step_s = tuple(tokens_per_gpu / median(rates[step]) for step in sorted(rates))
     peaks = [_value(found.group(1)) for line in lines if (found := _TITAN_MEMORY.search(line))]
-    return Measured(name, "torchtitan", step_s, peak_memory_bytes=max(peaks) * GIB if peaks else None)
+    notes = () if step_s else ("its rates (tps) are all 0",)
+    return Measured(name, "torchtitan", step_s, peak_memory_bytes=max(peaks) * GIB if peaks else None, notes=notes)
 
 
 def _megatron(name: str, lines: Sequence[str], batch_sequences: int) -> Measured:
     steps, others, skipped = _megatron_steps(lines, batch_sequences)
     notes = []
+    if timeless := len(steps) - len(usable(steps)):
+        notes.append(f"{timeless} steps that took no time are left out")
+        steps = usable(steps)
     if not steps and others:
-        steps, batches = [one for _, one in others], sorted({batch for batch, _ in others})
+        steps, batches = usable(one for _, one in others), sorted({batch for batch, _ in others})
         notes.append(f"the job ran {', '.join(map(str, batches))} sequences a step; {batch_sequences} were planned")
     if skipped:
         notes.append(f"{skipped} steps that Megatron skipped are left out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
@@ -24,7 +24,7 @@ MIN_STEADY = 3  # fewer steps than this are all taken: there is nothing to choos
 
 @dataclass(frozen=True)
 class Measured:
-    """One file of a run. `parts` are seconds of one step by cause; empty where the file does not tell."""
+    """One file of a run. `step_s` are `usable`; `parts` are seconds of a step by cause, empty where none is told."""
 
     name: str
     tool: str
@@ -34,15 +34,23 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
+def usable(values: Iterable[float]) -> list[float]:
+    """The step times that a step can have taken: finite and more than nothing.
+
+    >>> usable([0.0, 2.0, float("inf")])
+    [2.0]
+    """
+    return [one for one in values if isfinite(one) and one > 0]
+
+
 def steady(values: Sequence[float]) -> list[float]:
-    """The values without those of the warm-up.
+    """The values without those of the warm-up; at least one value.
 
     >>> steady([9.0, 1.0, 1.0, 1.0]), steady([9.0, 1.0])
     ([1.0, 1.0, 1.0], [9.0, 1.0])
     """
-    usable = [one for one in values if isfinite(one) and one > 0]
-    num_first = max(1, round(WARM_UP_SHARE * len(usable)))
-    return usable[num_first:] if len(usable) > MIN_STEADY else usable
+    num_first = max(1, round(WARM_UP_SHARE * len(values)))
+    return list(values[num_first:] if len(values) > MIN_STEADY else values)
 
 
 def typical(values: Sequence[float]) -> float:

@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.observations.measured import COMPUTE, CONTEXT, DATA, EXPERT, IDLE, OPTIMIZER, TENSOR, Causes, Measured
+from app.observations.measured import COMPUTE, CONTEXT, DATA, EXPERT, IDLE, OPTIMIZER, TENSOR, Causes, Measured, usable
 
 _GPU_WORK = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
-_STEP = re.compile(r"(?:ProfilerStep\s*#|(?:iteration|train_step|step)[ _#]*)([0-9]+)$", re.IGNORECASE)
+_STEP = re.compile(r"(?:ProfilerStep\s*#|(?:iteration|train_step|step)[ _#]*)([0-9]{1,18})$", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step")
 _COLLECTIVE = re.compile(r"nccl|rccl", re.IGNORECASE)
 # Process groups as Megatron names them (TENSOR_MODEL_PARALLEL_GROUP) and as device meshes do (mesh_dp_shard_cp). Groups
@@ -47,9 +47,12 @@ def read_trace(name: str, text: str) -> Measured | None:
     notes = ["the file is torn: what came before was read"] if is_torn else []
     steps = _steps(complete)
     if len(steps) < 2:
-        return Measured(name, "trace", tuple(_seconds(one) for one in steps), notes=(*notes, "it names no two steps"))
+        alone = tuple(usable(_seconds(one) for one in steps))
+        return Measured(name, "trace", alone, notes=(*notes, "it names no two steps"))
     window = (steps[0][0], steps[-1][0])  # the last step may have been cut
-    step_s = tuple((after[0] - before[0]) / 1e6 for before, after in itertools.pairwise(steps))
+    step_s = tuple(usable((after[0] - before[0]) / 1e6 for before, after in itertools.pairwise(steps)))
+    if not step_s:
+        return Measured(name, "trace", (), notes=(*notes, "its steps all begin at one moment"))
     device, others = _busiest(complete)
     if others:
         notes.append(f"it holds {1 + len(others)} GPUs: the causes are those of GPU {device}, the busiest")
@@ -68,7 +71,7 @@ def _events(text: str) -> tuple[list[Event] | None, bool]:
     """The events, and whether the end is missing."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _whole_events(text)
     found = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(found, list):
@@ -88,7 +91,7 @@ def _whole_events(text: str) -> tuple[list[Event] | None, bool]:
         assert gap is not None  # it may be empty
         try:
             one, position = decoder.raw_decode(text, gap.end())
-        except ValueError:
+        except (ValueError, RecursionError):
             return events or None, True
         if isinstance(one, dict):
             events.append(one)

@@ -57,6 +57,46 @@ def test_the_timers_of_megatron_give_causes(option: str, least: float) -> None:
     assert sum(found.parts.values()) == pytest.approx(2.0)
 
 
+def test_a_timer_of_nothing_is_nothing() -> None:
+    """Two decimals of a millisecond make 0.00 of an exchange that the rank which waits least hardly sees."""
+    block = megatron_timers("minmax", forward_backward=1.7, forward_compute=0.4, backward_compute=0.8, all_grads_sync=0)
+    found = _read("\n".join(f"{megatron_line(number, 2000.0)}\n{block}" for number in range(1, 5)))
+    assert found.parts[DATA] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("\n".join(megatron_line(number, 0.0) for number in range(1, 6)), "5 steps that took no time are left out"),
+        ("\n".join(titan_line(number, 0.0) for number in range(1, 6)), "its rates (tps) are all 0"),
+        (
+            json.dumps([event(f"ProfilerStep#{number}", "cpu_op", 5, 3) for number in range(3)]),
+            "all begin at one moment",
+        ),
+    ],
+)
+def test_steps_that_take_no_time_are_none(text: str, note: str) -> None:
+    found = _read(text)
+    assert found.step_s == ()
+    assert note in found.notes[-1]
+
+
+def test_numbers_of_hundreds_of_digits_are_none() -> None:
+    line = megatron_line(1, 2000.0)
+    with pytest.raises(Refused):
+        _read(line.replace("2000.0", "9" * 400))
+    assert _read(line.replace("batch size:", f"batch size: {'1' * 5000} batch size:")).step_s == (2.0,)
+    assert _read(json.dumps([event("ProfilerStep#" + "1" * 5000, "cpu_op", 5, 3)])).step_s == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '{"traceEvents":' + "[" * 50_000 + "]" * 50_000 + "}"]
+)
+def test_a_text_that_nests_without_end_is_no_trace(text: str) -> None:
+    with pytest.raises(Refused, match="holds no step time"):
+        _read(text)
+
+
 def test_timers_of_the_first_level_do_not_tell_work_from_waiting() -> None:
     block = megatron_timers("max", forward_backward=1.7, all_grads_sync=0.3)
     found = _read(f"{megatron_line(1, 2000.0)}\n{block}")
