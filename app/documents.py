@@ -202,9 +202,9 @@ def _no_json(data: bytes, message: str) -> Refused:
         return _too_deep(str(json_depth(data)))
     coding = next((name for mark, name in _OTHER_CODINGS.items() if data.startswith(mark)), None)
     if coding is not None:
-        return Fault(code="invalid-json", what=f"not a JSON document: the text begins as {coding}",
-                     allowed="one JSON document in UTF-8, without a byte order mark",
-                     remedy="Save the text as UTF-8 without a byte order mark.")  # fmt: skip
+        return refused("invalid-json", f"not a JSON document: the text begins as {coding}", "",
+                       "one JSON document in UTF-8, without a byte order mark",
+                       "Save the text as UTF-8 without a byte order mark.")  # fmt: skip
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
         return refused("not-finite", f"NaN and Infinity are not JSON: {message}", "", "finite numbers",
