@@ -6,9 +6,7 @@ Routes only: declare, delegate, return. The fit runs in a child process.
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
@@ -24,6 +22,7 @@ from app.api.headers import Asking, Service
 from app.api.problems import documented, existing, gone
 from app.api.strict import StrictRoute, in_time, whole_body
 from app.api.tags import cursor_of, next_cursor
+from app.csv_text import rows_of
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused, refused
 from app.jobs.access import Busy
@@ -34,7 +33,6 @@ from solver.calibration.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
-MAX_COLUMNS = 1000  # of a CSV table
 Cell = (
     Annotated[str, Field(max_length=2000)]
     | Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
@@ -142,20 +140,11 @@ def _read(content_type: str, body: bytes, max_rows: int) -> CalibrationRequest:
     if content_type.partition(";")[0].strip().lower() != "text/csv":
         return read_model(CalibrationRequest, parse_json(body))
     try:
-        rows = list(islice(_rows(body.decode("utf-8-sig")), max_rows + 1))
+        rows = list(islice(rows_of(body.decode("utf-8-sig")), max_rows + 1))
     except (UnicodeDecodeError, csv.Error) as error:
         raise refused("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
                       "Correct the line.") from None  # fmt: skip
     return read_model(CalibrationRequest, {"rows": rows})
-
-
-def _rows(text: str) -> Iterator[dict[str, str]]:
-    if text.partition("\n")[0].count(",") >= MAX_COLUMNS:
-        raise csv.Error(f"the header has more than {MAX_COLUMNS} columns")
-    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), start=2):
-        if None in row or None in row.values():
-            raise csv.Error(f"row {number} has another number of cells than the header")
-        yield row
 
 
 def _as_text(row: dict[str, Any]) -> dict[str, str]:

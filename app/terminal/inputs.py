@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from app.csv_text import rows_of
 from app.faults import Refused, refuse_request, refused
 
 if TYPE_CHECKING:
@@ -91,14 +92,13 @@ def read_outcome(data: bytes) -> Outcome | Plan:
 def read_rows(source: str) -> list[dict[str, str]]:
     """The rows of a CSV file with a header, every cell as text."""
     try:
-        text = read_source(source).decode("utf-8-sig")
-        rows = list(csv.DictReader(text.splitlines(), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(source, f"is not CSV in UTF-8: {error}", "Give a CSV file with a header.") from None
-    broken = [number for number, row in enumerate(rows, 2) if None in row or None in row.values()]
-    if broken:
-        what = f"line {broken[0]} has another number of cells than the header"
-        raise _unreadable(source, what, "Give every row one cell per column.")
+        rows = list(rows_of(read_source(source).decode("utf-8-sig")))
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start} is not UTF-8"
+        raise _unreadable(source, what, "Save the table as CSV in UTF-8.") from None
+    except csv.Error as error:
+        remedy = "Give a header, and one cell per column in every row."
+        raise _unreadable(source, f"is not CSV: {error}", remedy) from None
     if not rows:
         raise _unreadable(source, "has no rows", "Give a CSV file with a header and rows.")
     return rows

@@ -31,6 +31,9 @@ def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[s
     except KeyError as missing:
         remedy = f"Use the columns of the measured {subject} data."
         raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
+    if not report["total"]["rows"]:
+        reasons = "; ".join(report["total"]["skipped"]) or "there are no rows"
+        raise refused("too-few-rows", f"no row can be used: {reasons}", remedy="Fill the columns that are named.")
     return report
 
 

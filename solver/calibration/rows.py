@@ -119,9 +119,12 @@ def run_of(row: Mapping[str, str], stacks: Sequence[StackProfile]) -> Run:
 def _optional(cells: Mapping[str, str], name: str) -> int | None:
     text = cells.get(name, "")
     try:
-        return int(float(text)) if text else None
+        value = int(float(text)) if text else None
     except (ValueError, OverflowError):
         raise SkipRow(f"{name} is not a number") from None
+    if value is not None and value != float(text):
+        raise SkipRow(f"{name} is not a whole number")
+    return value
 
 
 def _number(cells: Mapping[str, str], name: str) -> int:
@@ -145,6 +148,8 @@ def _positive(cells: Mapping[str, str], name: str) -> float:
 
 def _gpu(cells: Mapping[str, str]) -> GpuType:
     text = cells.get("gpu", "").upper()
+    if not text:
+        raise SkipRow("gpu is not stated")
     name = next((full for prefix, full in _GPU_ALIASES if text.startswith(prefix)), None)
     if name is None or name not in entry_names("gpus"):
         raise SkipRow("GPU type is not in the catalogue")

@@ -66,6 +66,7 @@ def test_calibrations_are_listed_and_removed(client: TestClient, fitted: dict[st
         (b"gpu,tp\nA100-80G,8\n", "missing-field"),
         (b"gpu,tp\nA100-80G,8,9\n", "invalid-request"),
         (b"\xff\xfe\x00", "invalid-request"),
+        (b"gpu,tp,gpu\nA100-80G,8,H100\n", "invalid-request"),
         (b"gpu\n", "bad-length"),
         (b"", "bad-length"),
     ],

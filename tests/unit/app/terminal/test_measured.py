@@ -38,6 +38,43 @@ def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "Prediction errors" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        (NETWORK.replace("rtt_us", "nodes"), "the column 'nodes' twice"),
+        (NETWORK.replace(",vTrain,", ",vTrain"), "line 2 has 14 cells under 15 columns"),
+        (NETWORK.replace("vTrain", '"vTrain'), "unexpected end of data"),
+        (NETWORK.replace("vTrain", "M\xfcnchen").encode("latin-1"), "is not UTF-8"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(
+    table: str | bytes, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(table if isinstance(table, bytes) else table.encode())
+    assert run(None, "accuracy", "network", str(rows)) == 2
+    assert what in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "change", [("\n", "\r\n"), ("\n", "\r"), (",", " , "), ("kind", "\ufeffkind"), ("kind", "\nkind", 1)]
+)
+def test_a_table_is_read_however_it_was_saved(
+    change: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(NETWORK.replace(*change).encode())
+    assert run(None, "accuracy", "network", str(rows), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["total"]["rows"] == 1
+
+
+def test_no_usable_row_is_no_report_without_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("gpu;num_gpus\nH100;8\n")
+    assert run(None, "accuracy", "training", str(rows)) == 2
+    assert "no row can be used: gpu is not stated" in " ".join(capsys.readouterr().err.split())
+
+
 def test_missing_columns_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("colour\nred\n")

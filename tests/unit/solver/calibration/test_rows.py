@@ -26,6 +26,8 @@ def test_a_complete_row():
     ("change", "reason"),
     [
         ({"tp": ""}, "tp is not stated"),
+        ({"gpu": ""}, "gpu is not stated"),
+        ({"num_gpus": "8.5"}, "num_gpus is not a whole number"),
         ({"gpu": "TPU-v5"}, "GPU type is not in the catalogue"),
         ({"tp": "3"}, "tp \\* pp \\* cp does not divide num_gpus"),
         ({"iter_time_s": ""}, "no iteration time"),
