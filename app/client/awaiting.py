@@ -64,7 +64,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         while True:
             try:
                 return attempts.read(await self._http.request(**connection.parts(call)))
-            except (httpx2.TransportError, ServiceError) as failure:
+            except (httpx2.RequestError, ServiceError) as failure:
                 pause_s = attempts.pause_s(failure)
             await anyio.sleep(pause_s)
 
@@ -82,13 +82,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                     async for one in httpx2.EventSource(response):
                         if not one.data:  # a sign of life, or how long to wait before coming back
                             continue
-                        event = PlanEvent.of(one)
+                        event = attempts.event(one)
                         attempts, after = self._service.begin(following), event.number
                         yield event
                         if event.kind == "done":
                             return
-                pause_s = connection.FIRST_PAUSE_S
-            except (httpx2.TransportError, ServiceError) as failure:
+                raise httpx2.RemoteProtocolError(connection.ENDED_EARLY)
+            except (httpx2.RequestError, ServiceError) as failure:
                 pause_s = attempts.pause_s(failure)
             await anyio.sleep(pause_s)
 

@@ -223,7 +223,10 @@ def ready() -> Call[None]:
 
 
 def _names(body: bytes) -> list[str]:
-    return [one if isinstance(one, str) else one["id"] for one in json.loads(body)]
+    listed = json.loads(body)
+    if not isinstance(listed, list):
+        raise ValueError("it is no list of names")
+    return [one if isinstance(one, str) else one["id"] for one in listed]
 
 
 def _of(plan_id: str, rest: str = "") -> str:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature, signature
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
 from app.client.calls import Call
 from app.client.errors import ServiceError, Unreachable
+from app.client.events import PlanEvent
 from app.settings import is_loopback
 
 Answered = TypeVar("Answered")
@@ -26,6 +27,9 @@ PATIENCE_S = 60.0  # a service that is restarted is back within this
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
 PASSING = frozenset((429, 502, 503, 504))  # what a service or a proxy says that is busy, starting or away
+ENDED_EARLY = "the stream of events ended before the plan"
+# What reading an answer raises that is none: text that is no JSON, or JSON of another shape.
+_UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
 
 
 Method = TypeVar("Method", bound=Callable[..., object])
@@ -67,7 +71,7 @@ def parts(call: Call[Any]) -> dict[str, Any]:
 def following(plan_id: str, after: int) -> Call[bytes]:
     """The event stream of a plan after the event of that number."""
     headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
-    return Call("GET", f"/v1/plans/{plan_id}/events", bytes, headers=headers)
+    return Call("GET", f"/v1/plans/{quote(plan_id, safe='')}/events", bytes, headers=headers)
 
 
 @dataclass
@@ -91,19 +95,37 @@ class Attempt(Generic[Answered]):
     call: Call[Answered]
     number: int = 0
     begun_s: float = field(default_factory=time.monotonic)
+    opened_s: float | None = None  # since when an event stream is read
 
     def read(self, response: httpx2.Response) -> Answered:
-        """The answer; raises the problem that the service states."""
+        """The answer; raises the problem that the service states, and what is no answer to this call."""
         self._check(response)
-        return self.call.read(response.content)
+        try:
+            return self.call.read(response.content)
+        except _UNREADABLE as error:
+            raise self._unread(response.status_code, response.content, error) from None
+
+    def event(self, one: httpx2.ServerSentEvent) -> PlanEvent:
+        """An event of the stream; raises what is none."""
+        try:
+            return PlanEvent.of(one)
+        except _UNREADABLE as error:
+            raise self._unread(httpx2.codes.OK, one.data.encode(), error) from None
 
     def has_ended(self, response: httpx2.Response) -> bool:
         """Whether an event stream has nothing more to tell; raises the problem that the service states."""
         self._check(response)
+        self.opened_s = time.monotonic()
         return response.status_code == httpx2.codes.NO_CONTENT
 
     def pause_s(self, failure: Exception) -> float:
-        """Seconds until the call is made again; raises a failure that is final."""
+        """Seconds until the call is made again; raises a failure that is final.
+
+        A stream may be quiet for long: where it held longer than any pause, patience begins when it broke.
+        """
+        if self.opened_s is not None and time.monotonic() - self.opened_s > LONGEST_PAUSE_S:
+            self.begun_s, self.number = time.monotonic(), 0
+        self.opened_s = None
         backoff_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self.number) * random.uniform(0.5, 1.0)
         asked_s = failure.retry_after_s if isinstance(failure, ServiceError) else 0.0
         pause_s: float = max(asked_s, backoff_s)
@@ -119,6 +141,9 @@ class Attempt(Generic[Answered]):
         if isinstance(failure, ServiceError):
             return failure.status in PASSING or failure.code == "idempotency-key-in-use"
         return self.service.has_answered and (self.call.repeatable or isinstance(failure, httpx2.ConnectError))
+
+    def _unread(self, status: int, body: bytes, error: Exception) -> ServiceError:
+        return ServiceError(self.call.asked, status, body, unread=str(error).partition("\n")[0])
 
     def _check(self, response: httpx2.Response) -> None:
         self.service.has_answered = True

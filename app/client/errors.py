@@ -21,13 +21,15 @@ class Unreachable(ClientError):
 class ServiceError(ClientError):
     """The service answered with a problem; `faults` has each fault with its pointer and its remedy."""
 
-    def __init__(self, asked: str, status: int, body: bytes, *, retry_after_s: float = 0.0) -> None:
+    def __init__(self, asked: str, status: int, body: bytes, *, retry_after_s: float = 0.0, unread: str = "") -> None:
         self.status, self.retry_after_s = status, retry_after_s
         self.faults: tuple[ProblemItem, ...] = ()
         try:
             self.faults = tuple(Problem.model_validate_json(body, extra="ignore").errors)
         except ValidationError:  # no problem document: something else than the service may have answered
             told = body.decode(errors="replace")[:2000]
+            if unread:
+                told = f"with an answer that cannot be read ({unread}): {told}"
         else:
             told = "; ".join(f"{fault.what} ({fault.where})" for fault in self.faults)
         super().__init__(f"{asked}: {status} {told}")

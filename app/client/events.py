@@ -22,8 +22,11 @@ class PlanEvent:
 
     @classmethod
     def of(cls, one: httpx2.ServerSentEvent) -> Self:
-        """The event that a line of the stream tells."""
-        return cls(int(one.id), one.event, json.loads(one.data))
+        """The event that a line of the stream tells; ValueError where it tells none."""
+        data = json.loads(one.data)
+        if not isinstance(data, dict):
+            raise ValueError("the data of an event are no object")
+        return cls(int(one.id), one.event, data)
 
     @property
     def progress(self) -> Progress | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import anyio
 import httpx2
 import pytest
 
 import isthmus
+from app.client import connection
 from isthmus import calls
 from models.catalogue import entry_names
 from models.outcome import Planned
@@ -205,6 +208,67 @@ def test_a_service_that_stays_away_ends_the_stream() -> None:
     ):
         list(client.events("plan_1"))
     assert len(told) > 2
+
+
+def test_a_stream_that_ends_at_once_again_and_again_ends_the_waiting() -> None:
+    def service(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, text=": nothing\n\n", headers={"Content-Type": "text/event-stream"})
+
+    with (
+        isthmus.Client("http://x", transport=httpx2.MockTransport(service), patience_s=0.6) as client,
+        pytest.raises(isthmus.Unreachable, match="ended before the plan"),
+    ):
+        list(client.events("plan_1"))
+
+
+def test_a_stream_that_was_quiet_for_long_is_taken_up_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    later_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later_s[0])
+    monkeypatch.setattr(connection, "time", clock)
+
+    def quiet() -> Iterator[bytes]:
+        yield b": still searching\n\n"
+        later_s[0] += 10 * connection.PATIENCE_S
+        raise httpx2.ReadError("broken")
+
+    def service(_request: httpx2.Request) -> httpx2.Response:
+        done = b'id: 1\nevent: done\ndata: {"at":"x"}\n\n'
+        content = done if later_s[0] else quiet()
+        return httpx2.Response(200, content=content, headers={"Content-Type": "text/event-stream"})
+
+    with isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client:
+        assert [event.kind for event in client.events("plan_1")] == ["done"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1", b"{}", b'{"id":1}', b"\xff", b"[{}]", b"null"])
+def test_what_is_no_answer_is_an_error_of_the_client(body: bytes) -> None:
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=body))
+    with isthmus.Client("http://x", transport=transport) as client:
+        for call in (calls.status("plan_1"), calls.catalogue("gpus")):
+            with pytest.raises(isthmus.ServiceError, match="cannot be read"):
+                client.call(call)
+
+
+@pytest.mark.parametrize(
+    "event", ["event: state\ndata: {}", "id: x\ndata: {}", "id: 1\ndata: <html>", "id: 1\ndata: [1]"]
+)
+def test_what_is_no_event_is_an_error_of_the_client(event: str) -> None:
+    headers = {"Content-Type": "text/event-stream"}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text=event + "\n\n", headers=headers))
+    with (
+        isthmus.Client("http://x", transport=transport) as client,
+        pytest.raises(isthmus.ServiceError, match="cannot be read"),
+    ):
+        list(client.events("plan_1"))
+
+
+def test_an_answer_that_cannot_be_unpacked_is_an_error_of_the_client() -> None:
+    headers = {"Content-Encoding": "gzip"}
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, stream=httpx2.ByteStream(b"no gzip"), headers=headers)
+    )
+    with isthmus.Client("http://x", transport=transport) as client, pytest.raises(isthmus.Unreachable):
+        client.status("plan_1")
 
 
 def test_a_service_that_never_answered_is_told_at_once() -> None:
