@@ -83,11 +83,11 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         if not one.data:  # a sign of life, or how long to wait before coming back
                             continue
                         event = attempts.event(one)
-                        attempts, after = self._service.begin(following), event.number
+                        after = event.number
                         yield event
                         if event.kind == "done":
                             return
-                raise httpx2.RemoteProtocolError(connection.ENDED_EARLY)
+                pause_s = attempts.rest_s()
             except (httpx2.RequestError, ServiceError) as failure:
                 pause_s = attempts.pause_s(failure)
             await anyio.sleep(pause_s)

@@ -246,6 +246,17 @@ def _json(document: Any) -> bytes:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
+def is_word(text: str) -> bool:
+    """Whether a text can stand in a header as one word.
+
+    >>> [is_word(text) for text in ("isk_1", "", "two words", "line\\n", "\u00fc")]
+    [True, False, False, False, False]
+    """
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
 def _once(key: str | None, urgency: int | None) -> dict[str, str]:
+    if key is not None and not is_word(key):
+        raise ValueError(f"{key!r} is no idempotency key: write visible characters of ASCII")
     headers = {"Idempotency-Key": uuid4().hex if key is None else key}
     return headers if urgency is None else {**headers, "Isthmus-Priority": str(urgency)}

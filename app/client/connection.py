@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from app.client.calls import Call
+from app.client.calls import Call, is_word
 from app.client.errors import ServiceError, Unreachable
 from app.client.events import PlanEvent
 from app.settings import is_loopback
@@ -27,7 +27,6 @@ PATIENCE_S = 60.0  # a service that is restarted is back within this
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
 PASSING = frozenset((429, 502, 503, 504))  # what a service or a proxy says that is busy, starting or away
-ENDED_EARLY = "the stream of events ended before the plan"
 # What reading an answer raises that is none: text that is no JSON, or JSON of another shape.
 _UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
 
@@ -43,7 +42,7 @@ def described(method: Method, make: Callable[..., object]) -> Method:
 
 
 def options(address: str, api_key: str | None) -> dict[str, Any]:
-    """Options of an httpx2 client; ValueError for what is no address of a service."""
+    """Options of an httpx2 client; ValueError for what is no address of a service, or no API key."""
     try:
         url = urlsplit(address)
         is_address = url.port is None or url.port > 0
@@ -51,6 +50,8 @@ def options(address: str, api_key: str | None) -> dict[str, Any]:
         is_address = False
     if not is_address or url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query:
         raise ValueError(f"{address!r} is no address of a service: write http://HOST:PORT or https://HOST:PORT")
+    if api_key is not None and not is_word(api_key):
+        raise ValueError("the API key is no word in ASCII: write what isthmus keys create printed")
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     return {
         "base_url": address,
@@ -95,7 +96,8 @@ class Attempt(Generic[Answered]):
     call: Call[Answered]
     number: int = 0
     begun_s: float = field(default_factory=time.monotonic)
-    opened_s: float | None = None  # since when an event stream is read
+    opened_s: float | None = None  # when an event stream was opened, or told the last event
+    has_told: bool = False  # whether this stream has told an event
 
     def read(self, response: httpx2.Response) -> Answered:
         """The answer; raises the problem that the service states, and what is no answer to this call."""
@@ -106,11 +108,21 @@ class Attempt(Generic[Answered]):
             raise self._unread(response.status_code, response.content, error) from None
 
     def event(self, one: httpx2.ServerSentEvent) -> PlanEvent:
-        """An event of the stream; raises what is none."""
+        """An event of the stream, from which on patience counts anew; raises what is none."""
         try:
-            return PlanEvent.of(one)
+            event = PlanEvent.of(one)
         except _UNREADABLE as error:
             raise self._unread(httpx2.codes.OK, one.data.encode(), error) from None
+        self.begun_s = self.opened_s = time.monotonic()
+        self.number, self.has_told = 0, True
+        return event
+
+    def rest_s(self) -> float:
+        """Seconds until a stream that ended before the plan is opened again; one that told nothing has failed."""
+        if not self.has_told:
+            return self.pause_s(httpx2.RemoteProtocolError("the stream of events ended before the plan"))
+        self.has_told = False
+        return FIRST_PAUSE_S
 
     def has_ended(self, response: httpx2.Response) -> bool:
         """Whether an event stream has nothing more to tell; raises the problem that the service states."""

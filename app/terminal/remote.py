@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from app.client.blocking import Client
+from app.client.calls import is_word
 from app.client.errors import ServiceError
 from app.faults import refused
 from app.terminal.exits import Failed
@@ -86,9 +87,11 @@ def _reason(fault: Mapping[str, Any]) -> Reason:
 def key_of(key_file: Path | None, api_key: str | None) -> str | None:
     """The API key: what the file holds, or else what the environment states."""
     if key_file is None:
-        return api_key
-    key = read_source(str(key_file)).strip()
-    if not key or not key.isascii() or len(key.split()) != 1:
-        raise refused("invalid-parameter", f"{key_file} does not hold one API key", "", "one word in ASCII",
-                      "Put there what `isthmus keys create` printed.", where="--key-file")  # fmt: skip
-    return key.decode()
+        where, key = "ISTHMUS_API_KEY", api_key
+    else:
+        where, key = "--key-file", read_source(str(key_file)).strip().decode(errors="replace")
+    if key is not None and not is_word(key):
+        source = where if key_file is None else key_file
+        raise refused("invalid-parameter", f"{source} does not hold one API key", "", "one word in ASCII",
+                      "Put there what `isthmus keys create` printed.", where=where)  # fmt: skip
+    return key

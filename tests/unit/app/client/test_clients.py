@@ -221,23 +221,24 @@ def test_a_stream_that_ends_at_once_again_and_again_ends_the_waiting() -> None:
         list(client.events("plan_1"))
 
 
-def test_a_stream_that_was_quiet_for_long_is_taken_up_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["", 'id: 1\nevent: state\ndata: {"at":"x"}\n\n'])
+def test_a_stream_that_was_quiet_for_long_is_taken_up_as_well(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     later_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later_s[0])
     monkeypatch.setattr(connection, "time", clock)
 
     def quiet() -> Iterator[bytes]:
-        yield b": still searching\n\n"
+        yield told.encode() + b": still searching\n\n"
         later_s[0] += 10 * connection.PATIENCE_S
         raise httpx2.ReadError("broken")
 
     def service(_request: httpx2.Request) -> httpx2.Response:
-        done = b'id: 1\nevent: done\ndata: {"at":"x"}\n\n'
+        done = b'id: 2\nevent: done\ndata: {"at":"x"}\n\n'
         content = done if later_s[0] else quiet()
         return httpx2.Response(200, content=content, headers={"Content-Type": "text/event-stream"})
 
     with isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client:
-        assert [event.kind for event in client.events("plan_1")] == ["done"]
+        assert [event.kind for event in client.events("plan_1")][-1] == "done"
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1", b"{}", b'{"id":1}', b"\xff", b"[{}]", b"null"])
@@ -269,6 +270,14 @@ def test_an_answer_that_cannot_be_unpacked_is_an_error_of_the_client() -> None:
     )
     with isthmus.Client("http://x", transport=transport) as client, pytest.raises(isthmus.Unreachable):
         client.status("plan_1")
+
+
+@pytest.mark.parametrize("word", ["", "two words", "a\nb", "\u00fc"])
+def test_what_no_header_can_hold_is_refused_before_anything_is_sent(word: str) -> None:
+    with pytest.raises(ValueError, match="API key"):
+        isthmus.Client("http://x", api_key=word)
+    with pytest.raises(ValueError, match="idempotency key"):
+        calls.submit({}, key=word)
 
 
 def test_a_service_that_never_answered_is_told_at_once() -> None:

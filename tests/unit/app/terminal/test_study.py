@@ -117,7 +117,9 @@ def test_ctrl_c_stops_the_study_and_its_best_is_shown(
     assert [one["state"] for one in json.loads(out.read_text())["members"]] == ["cancelled"]
 
 
-def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_with_keys_wants_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = sqlite(tmp_path)
     port = free_port()
     grid, key = written(tmp_path, _study(axes=AXES)), tmp_path / "key"
@@ -133,6 +135,9 @@ def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFix
         key.write_text("two words")
         assert run(None, "study", grid, "--server", address, "--key-file", str(key)) == 2
         assert "does not hold one API key" in capsys.readouterr().err
+        monkeypatch.setenv("ISTHMUS_API_KEY", "schl\u00fcssel")
+        assert run(None, "study", grid, "--server", address) == 2
+        assert "ISTHMUS_API_KEY does not hold one API key" in capsys.readouterr().err
         key.write_text(token + "\n")
         assert run(None, "study", grid, "--server", address, "--key-file", str(key)) == 0
 
