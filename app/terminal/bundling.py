@@ -145,7 +145,7 @@ def _rows(folder: Path, screen: Screen) -> list[RankRow]:
     files = {one.name: one.read_bytes() for one in folder.glob("*") if one.is_file()}
     for name in changed_files(files):
         screen.news.print(f"{name} is not the file that isthmus bundle wrote", markup=False)
-    return read_rows(read_source(str(folder / "ranks.csv")).decode())
+    return read_rows(read_source(str(folder / "ranks.csv")).decode(errors="replace"))
 
 
 def _switches(topology: str) -> tuple[Mapping[str, Sequence[str]], bool]:

@@ -108,8 +108,8 @@ def hosts_text(hosts: list[str] | None) -> str | None:
     """The text of hosts that were given as files, `POOL=HOSTS` words and hostlists; None where none were."""
     if not hosts:
         return None
-    return "\n".join(read_source(one).decode(errors="replace") if one == "-" or Path(one).is_file() else one
-                     for one in hosts)  # fmt: skip
+    texts = (read_source(one) if one == "-" or Path(one).is_file() else one.encode() for one in hosts)
+    return "\n".join(text.decode("utf-8-sig", errors="replace") for text in texts)
 
 
 def _unreadable(source: str, what: str, remedy: str) -> Refused:

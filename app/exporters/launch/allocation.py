@@ -43,8 +43,9 @@ def compared(
     have several blocks (`are_blocks`), which have nothing above them: only a block over two buildings is told then.
     """
     planned = list(dict.fromkeys(host for row in rows for host in row.hosts))
-    missing = [host for host in planned if host not in set(allocation)]
-    surplus = [host for host in allocation if host not in set(planned)]
+    given, wanted = set(allocation), set(planned)
+    missing = [host for host in planned if host not in given]
+    surplus = [host for host in allocation if host not in wanted]
     problems = [
         f"{len(hosts)} hosts {what}: {shown(hosts)}"
         for what, hosts in (

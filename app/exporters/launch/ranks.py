@@ -21,9 +21,10 @@ from models.plan import Plan
 from models.request import PlanRequest
 
 MARK = "isthmus-rank"
-LINE = re.compile(rf"{MARK} (\d+) (\d+) ([A-Za-z0-9._-]+)")
+LINE = re.compile(rf"{MARK} (\d{{1,9}}) (\d{{1,9}}) ([A-Za-z0-9._-]+)")
 COLUMNS = ("first_rank", "num_ranks", "first_local_rank", "pipeline_rank", "building", "pool", "hosts")
 MOST_SHOWN = 20
+MOST_PER_HOST = 1024  # ranks; as many GPUs as a host of a request may have
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,23 @@ def read_rows(text: str) -> list[RankRow]:
         lines = list(csv.reader(text.splitlines()))
         if not lines or tuple(lines[0]) != COLUMNS:
             raise ValueError("another header")
-        return [
-            RankRow(int(first), int(number), int(local), int(pipeline_rank), building, pool, tuple(hosts.split()))
-            for first, number, local, pipeline_rank, building, pool, hosts in lines[1:]
-        ]
+        return [_row(cells, number) for number, cells in enumerate(lines[1:], 2)]
     except (ValueError, csv.Error) as error:
         raise refused("invalid-request", f"ranks.csv cannot be read: {error}", "", "the ranks.csv of a bundle",
                       "Give the folder that isthmus bundle wrote.", where="BUNDLE") from None  # fmt: skip
+
+
+def _row(cells: Sequence[str], number: int) -> RankRow:
+    """One line of the file; ValueError for one that no bundle has."""
+    try:
+        first, num_ranks, local, pipeline_rank = (int(cell) for cell in cells[:4])
+        building, pool, hosts = cells[4:]
+    except ValueError:
+        raise ValueError(f"line {number} is not four numbers, a building, a pool and hosts") from None
+    names = tuple(hosts.split())
+    if min(first, local, pipeline_rank) < 0 or not names or not len(names) <= num_ranks <= MOST_PER_HOST * len(names):
+        raise ValueError(f"line {number} has {num_ranks} ranks on {len(names)} hosts")
+    return RankRow(first, num_ranks, local, pipeline_rank, building, pool, names)
 
 
 def seen_ranks(log: str) -> list[RankSeen]:

@@ -16,7 +16,7 @@ from app.exporters.launch.allocation import compared as compared_allocation
 from app.exporters.launch.allocation import read_allocation
 from app.exporters.launch.bundle import bundle
 from app.exporters.launch.options import LaunchOptions
-from app.exporters.launch.ranks import RankSeen, compared, rank_rows, read_rows, seen_ranks, written
+from app.exporters.launch.ranks import COLUMNS, RankSeen, compared, rank_rows, read_rows, seen_ranks, written
 from app.faults import Refused
 from models.plan import Degrees, Plan, RankRange, Route
 from models.request import PlanRequest
@@ -98,6 +98,31 @@ def test_rows_are_read_as_they_were_written(drawn: tuple[Plan, PlanRequest], by_
     bound = bind(*drawn, HOSTS)
     rows = rank_rows(bound.plan, bound.request, by_group=by_group)
     assert read_rows(written(rows)) == rows
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (",n1", ""),
+        (",n1", ","),
+        ("0,8,", "0,-8,"),
+        ("0,8,", "0,0,"),
+        ("0,8,", f"0,{10**12},"),  # a line for each of which would fill the memory
+        ("0,8,", "0,2,"),  # on three hosts
+        ("0,8,", f"{'4' * 5000},8,"),
+        (",n1", ",n1,more"),
+    ],
+)
+def test_a_table_that_no_bundle_has_is_refused_with_its_line(before: str, after: str) -> None:
+    hosts = "n1 n2 n3" if after == "0,2," else "n1"
+    text = f"{','.join(COLUMNS)}\n0,8,0,0,north,h100,n1\n".replace("n1", hosts)
+    assert len(read_rows(text)) == 1
+    with pytest.raises(Refused, match="line 2"):
+        read_rows(text.replace(before, after, 1))
+
+
+def test_a_rank_of_thousands_of_digits_is_none() -> None:
+    assert seen_ranks(f"isthmus-rank {'9' * 5000} 3 n1\nisthmus-rank 1 3 n1\n") == [RankSeen(1, 3, "n1")]
 
 
 def _log(plan: Plan, request: PlanRequest) -> list[str]:

@@ -68,6 +68,16 @@ def test_a_launch_folder_is_told_as_json_wherever_it_is_made(
     assert {one.name: one.read_text() for one in out.iterdir()} == made
 
 
+def test_a_hosts_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    plan, request = nameless("dp_out")
+    for name, text in (("plan", plan.model_dump_json()), ("request", request.model_dump_json()),
+                       ("hosts", "\ufeffeast-pool=e[1-2]\r\nwest-pool=w[1-2]\r\n")):  # fmt: skip
+        (tmp_path / name).write_bytes(text.encode())
+    source = (str(tmp_path / "plan"), "--request", str(tmp_path / "request"), "--hosts", str(tmp_path / "hosts"))
+    assert run(None, "bundle", *source, "--out", str(tmp_path / "launch"), "--quiet") == 0
+    assert ",e1\n" in (tmp_path / "launch" / "ranks.csv").read_text()
+
+
 @pytest.mark.parametrize("arguments", [("show", "A"), ("compare", "A", "B"), ("catalogue",), ("catalogue", "gpus"),
                                        ("catalogue", "gpus", "H200-SXM-141G"), ("examples",),
                                        ("examples", "llama-8b-single-building")])  # fmt: skip
