@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.faults import refused
-from app.terminal.exits import ExitCode, Failed
+from app.faults import refuse_plan, refused
+from app.terminal.exits import EXIT_OF_STATUS, ExitCode, Failed
 from app.terminal.inputs import keeper, read_document, read_outcome
 from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import prepare as prepare_file
@@ -68,7 +68,14 @@ def replan(
             reply = answered(question, settings, screen, client)
     write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=quiet)
     screen.show(reply, lambda console: print_reply(console, reply))
-    raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
+    raise typer.Exit(_exit_of(reply))
+
+
+def _exit_of(reply: WhatIfLostAnswer | WhatNowAnswer) -> ExitCode:
+    """Without a plan as a search ends that has none."""
+    if reply.ask == "what_now" and reply.outcome != "planned":
+        return EXIT_OF_STATUS[reply.outcome]
+    return ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND
 
 
 def _question(
@@ -103,22 +110,38 @@ def _asked_about(plan_source: str, request: str | None, client: Client | None) -
     if request is None:
         raise refused("missing-field", "a plan document does not hold its request", where="--request",
                       remedy="Give it: --request REQUEST.json; or name a plan on a --server.")  # fmt: skip
-    plan = plan_of(read_document(plan_source, read_outcome, "plan"))
-    return {"request": read_document(request, parse_json, "request"), "plan": plan.model_dump(mode="json")}
+    plan, asked = (
+        plan_of(read_document(plan_source, read_outcome, "plan")),
+        read_document(request, parse_json, "request"),
+    )
+    refuse_plan(asked)
+    return {"request": asked, "plan": plan.model_dump(mode="json")}
 
 
 def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
     """What was prepared for a plan of a service, or in a file."""
     from app.client import calls
-    from app.documents import parse_json, read_model
+    from app.documents import parse_json
     from models.what_now import WhatIfLostAnswer
 
     if (kept_by := keeper(source, client)) is None:
-        return read_document(source, lambda data: read_model(WhatIfLostAnswer, parse_json(data)))
+        return read_document(source, lambda data: _prepared_document(parse_json(data)))
     answer = kept_by.call(calls.losses(source)).answer
     if not isinstance(answer, WhatIfLostAnswer):
         raise Failed(f"the answers for losses of {source} are not there yet")
     return answer
+
+
+def _prepared_document(document: Any) -> WhatIfLostAnswer:
+    """What --prepare wrote; what else stands in its place is told how to get there."""
+    from app.documents import read_model
+    from models.what_now import WhatIfLostAnswer
+
+    if not isinstance(document, dict) or "losses" not in document:
+        remedy = "Write it with `isthmus replan PLAN.json --request REQUEST.json --prepare --out LOSSES.json`."
+        raise refused("invalid-request", "the document holds no prepared answers", remedy=remedy,
+                      allowed="what isthmus replan --prepare wrote")  # fmt: skip
+    return read_model(WhatIfLostAnswer, document)
 
 
 def _prepared(found: WhatIfLostAnswer, lost: list[str]) -> WhatNowAnswer:

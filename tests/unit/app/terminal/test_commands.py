@@ -21,7 +21,9 @@ from app.exporters.registry import EXPORTERS
 from app.settings import Settings
 from app.terminal.saving import read_search
 from models.catalogue import entry_names
-from models.outcome import Infeasible, Planned
+from models.outcome import Infeasible, Planned, Reason
+from models.question_parts import Status
+from models.what_now import PreparedLoss, WhatIfLostAnswer, WhatNowAnswer
 from tests.unit.app import fake_solver
 from tests.unit.app.service_fixture import request_for, settings_for
 from tests.unit.app.terminal.commands import run, written
@@ -133,6 +135,17 @@ def test_a_plan_is_replanned_from_its_request(
     assert "nothing has happened" in capsys.readouterr().err
     assert run(settings, "replan", plans[1], "--lost", "west") == 2
     assert "--request" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("infeasible", 3), ("not_found", 4)])
+def test_a_loss_that_leaves_no_plan_ends_as_a_search_without_one(outcome: Status, code: int, tmp_path: Path) -> None:
+    reason = Reason(code="too-few-gpus", pointer="/cluster", detail="no GPU is left")
+    reply = WhatNowAnswer(outcome=outcome, stack_profile="s", before_s=2.0, num_groups_before=2, num_groups_lost=2,
+                          time_tolerance=0.15, points=(), chosen=None, lower_bound_s=0.0, complete=True, elapsed_s=0.0,
+                          reasons=(reason,) if outcome == "infeasible" else ())  # fmt: skip
+    loss = PreparedLoss(kind="building", name="west", answer=reply)
+    found = WhatIfLostAnswer(stack_profile="s", before_s=2.0, losses=(loss,), complete=True, elapsed_s=0.0)
+    assert run(None, "replan", written(tmp_path, found.model_dump_json()), "--prepared", "--lost", "west") == code
 
 
 def test_a_search_is_kept_in_a_file_and_goes_on_from_there(

@@ -41,6 +41,7 @@ def test_a_request_in_place_of_a_plan_is_told_how_to_become_one(
         ("verify", "PLAN", "PLAN"),
         ("ask", "PLAN"),
         ("export", "PLAN", "--format", "megatron-args", "--request", "PLAN"),
+        ("replan", "PLAN", "--request", "PLAN", "--lost", "west"),
     ],
     ids=" ".join,
 )
@@ -50,6 +51,16 @@ def test_a_plan_in_place_of_a_request_is_called_one(
     assert run(None, *(plans[0] if one == "PLAN" else one for one in arguments)) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "the document is a plan, not a" in error
+    assert "missing-field" not in error
+
+
+def test_a_plan_in_place_of_prepared_answers_is_told_how_to_get_them(
+    plans: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(None, "replan", plans[0], "--prepared", "--lost", "west") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "holds no prepared answers" in error
+    assert "--prepare --out LOSSES.json" in error
     assert "missing-field" not in error
 
 
