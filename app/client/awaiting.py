@@ -75,7 +75,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             following = connection.following(plan_id, after)
             try:
                 async with self._http.stream(**connection.parts(following)) as response:
-                    if response.is_error:
+                    if not response.is_success:
                         await response.aread()
                     if attempts.has_ended(response):
                         return

@@ -73,7 +73,7 @@ class Client(AbstractContextManager["Client"]):
             following = connection.following(plan_id, after)
             try:
                 with self._http.stream(**connection.parts(following)) as response:
-                    if response.is_error:
+                    if not response.is_success:
                         response.read()
                     if attempts.has_ended(response):
                         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 
 import anyio
@@ -261,6 +261,30 @@ def test_what_is_no_event_is_an_error_of_the_client(event: str) -> None:
         pytest.raises(isthmus.ServiceError, match="cannot be read"),
     ):
         list(client.events("plan_1"))
+
+
+def test_a_stream_that_is_led_elsewhere_is_an_error_of_the_client() -> None:
+    """No redirection is followed, and its answer is not read yet when the stream is opened."""
+
+    def service(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(307, content=iter([b"moved"]), headers={"Location": "http://y/"})
+
+    async def story() -> None:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"moved"
+
+        transport = httpx2.MockTransport(lambda _: httpx2.Response(307, content=parts()))
+        async with isthmus.AsyncClient("http://x", transport=transport) as client:
+            async for _ in client.events("plan_1"):
+                pass
+
+    with (
+        isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client,
+        pytest.raises(isthmus.ServiceError, match="307 moved"),
+    ):
+        list(client.events("plan_1"))
+    with pytest.raises(isthmus.ServiceError, match="307 moved"):
+        anyio.run(story)
 
 
 def test_an_answer_that_cannot_be_unpacked_is_an_error_of_the_client() -> None:
