@@ -96,9 +96,11 @@ Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), A
 MOST_SECONDS = 1e7  # 116 days: an iteration that long is one of a wrong unit
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 TimeLimit = Annotated[float, Field(gt=0, le=86_400, json_schema_extra=_unit("s"))]
+TotalSeconds = Annotated[float, Field(ge=0, json_schema_extra=_unit("s"))]  # of an answer: a sum of limited times
 SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
+TotalBytes = Annotated[float, Field(ge=0, json_schema_extra=_unit("B"))]  # of an answer: a sum of limited sizes
 MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S = 1e18, 1e14, 1e20
 Rate = Annotated[float, Field(ge=0, le=MOST_BYTES_PER_S, json_schema_extra=_unit("B/s"))]
 BytesPerSecond = Annotated[

@@ -12,7 +12,19 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, SignedSeconds, TimeLimit
+from models.base import (
+    Bytes,
+    Count,
+    Fraction,
+    Frozen,
+    Name,
+    PositiveCount,
+    Seconds,
+    SignedSeconds,
+    TimeLimit,
+    TotalBytes,
+    TotalSeconds,
+)
 
 MAX_OPERATIONS = 1_000_000
 MAX_STAGES = 4096
@@ -274,7 +286,7 @@ class RankTimeline(Frozen):
     operations: tuple[str, ...] = Field(description="Text form of each operation.", examples=[["0F0", "0B0", "0W0"]])
     start_s: tuple[SignedSeconds, ...] = Field(description="Start of each operation.", examples=[[0.0, 3.0, 4.0]])
     end_s: tuple[SignedSeconds, ...] = Field(description="End of each operation.", examples=[[1.0, 4.0, 5.0]])
-    peak_memory_bytes: Bytes = Field(description="Largest activation memory at any instant.", examples=[8.0])
+    peak_memory_bytes: TotalBytes = Field(description="Largest activation memory at any instant.", examples=[8.0])
 
 
 class PipelineSchedule(Frozen):
@@ -283,10 +295,10 @@ class PipelineSchedule(Frozen):
     ranks: tuple[RankTimeline, ...] = Field(description="One timeline per rank.", examples=[[]])
     transfers: tuple[LinkTimeline, ...] = Field(description="One timeline per used link and direction.", examples=[[]])
     objective: Literal["makespan", "span"] = Field(description="What was minimised.", examples=["makespan"])
-    objective_value_s: Seconds = Field(description="Its value in the exact replay.", examples=[55.0])
-    makespan_s: Seconds = Field(description="First start to last end over all ranks.", examples=[55.0])
-    span_s: Seconds = Field(description="Largest per-rank first start to last end.", examples=[48.0])
-    lower_bound_s: Seconds = Field(description="No schedule of this problem has a smaller value.", examples=[55.0])
+    objective_value_s: TotalSeconds = Field(description="Its value in the exact replay.", examples=[55.0])
+    makespan_s: TotalSeconds = Field(description="First start to last end over all ranks.", examples=[55.0])
+    span_s: TotalSeconds = Field(description="Largest per-rank first start to last end.", examples=[48.0])
+    lower_bound_s: TotalSeconds = Field(description="No schedule of this problem has a smaller value.", examples=[55.0])
     gap: Fraction = Field(description="(value - bound) / value.", examples=[0.0])
     status: ScheduleStatus = Field(
         description="optimal only when the gap is proven within the tolerance.", examples=["optimal"]
@@ -300,8 +312,8 @@ class ScheduleProgress(Frozen):
     """One step of the search, reported as it happens."""
 
     phase: str = Field(description="Step of the recipe.", examples=["cpsat"])
-    objective_value_s: Seconds = Field(description="Value of the incumbent.", examples=[57.0])
-    lower_bound_s: Seconds = Field(description="Bound proven so far.", examples=[55.0])
+    objective_value_s: TotalSeconds = Field(description="Value of the incumbent.", examples=[57.0])
+    lower_bound_s: TotalSeconds = Field(description="Bound proven so far.", examples=[55.0])
     generator: str = Field(description="Where the incumbent came from.", examples=["greedy"])
     seconds: Seconds = Field(description="Since the start.", examples=[0.3])
 

@@ -98,6 +98,20 @@ def test_one_context_at_a_time_where_the_room_is_for_no_more() -> None:
     assert solve_pipeline(problem).objective_value_s > 0
 
 
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_the_largest_numbers_that_a_problem_may_state_are_answered(objective: str) -> None:
+    """Every time and size at its limit: their sums in the answer, in progress and in the first schedule exceed it."""
+    stage = {"forward_s": 1e7, "input_grad_s": 1e7, "weight_grad_s": 1e7, "activation_bytes": 1e18}
+    hop = cut(0, 1e7, 1e7) | {"num_sharing_replicas": 1_000_000}
+    problem = pipeline(2, 3, stages=[stage] * 2, hops=[hop], objective=objective, options={"time_limit_s": 1})
+    seen: list[ScheduleProgress] = []
+    handed: list[PipelineSchedule] = []
+    schedule = solve_pipeline(problem, progress=seen.append, incumbent=handed.append)
+    assert check_schedule(problem, schedule) == []
+    assert seen[-1].objective_value_s == schedule.objective_value_s > 1e13
+    assert PipelineSchedule.model_validate_json(schedule.model_dump_json()) == schedule
+
+
 def test_the_first_schedule_leaves_before_anybody_hears_of_it() -> None:
     problem = pipeline(4, 8, ranks=budget(4, 4), hops=[cut(1, 3.0)])
     handed: list[PipelineSchedule] = []
