@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule, PipelineViolation
-from solver.pipeline.problem import Floats, Ints
+from solver.pipeline.problem import Floats, Ints, PipelineShape
 from solver.pipeline.simulate import durations, occupancies, peak_memory_bytes, rank_totals
 from solver.pipeline.stated import Stated, read, violation
 
@@ -114,6 +114,41 @@ def _overlaps(stated: Stated, channel: int, messages: Ints) -> Iterator[Pipeline
     for at in np.flatnonzero(starts[1:] < ends[:-1] - stated.slack_s):
         one, two = stated.shape.text(int(by_start[at])), stated.shape.text(int(by_start[at + 1]))
         yield violation("link_exclusive", where, f"{two} starts at {starts[at + 1]:g} before {one} ends")
+
+
+def check_links_named(stated: Stated) -> Iterator[PipelineViolation]:
+    """Every message is on the line of its link and direction, and on no other."""
+    shape, used = stated.shape, _used_links(stated)
+    for line, messages in zip(stated.schedule.transfers, stated.line_messages, strict=True):
+        on_line = line.link, line.direction
+        for stream in np.unique(_streams(shape, messages)).tolist():
+            if used[stream] != on_line:
+                first = messages[_streams(shape, messages) == stream][0]
+                detail = f"is on link {used[stream][0]}, {used[stream][1]}"
+                yield violation(
+                    "wrong_link", f"link {line.link} {line.direction}", f"{shape.text(int(first))} {detail}"
+                )
+
+
+def _streams(shape: PipelineShape, messages: Ints) -> Ints:
+    """Which F or B of which stage, or the exchange of which stage, each message is of; exchanges after all others."""
+    exchange = shape.num_kinds * shape.num_stages + messages - shape.num_operations
+    return np.where(messages < shape.num_operations, messages // shape.num_microbatches, exchange)
+
+
+def _used_links(stated: Stated) -> dict[int, tuple[str, str]]:
+    """Link and direction of the messages of every stream: activations one way, gradients back, exchanges both ways."""
+    shape, used = stated.shape, dict[int, tuple[str, str]]()
+    for hop in stated.problem.hops:
+        against = shape.rank_of_s[hop.to_stage] < shape.rank_of_s[hop.from_stage]
+        there, back = ("down", "up") if against else ("up", "down")
+        used[hop.from_stage] = hop.link_name, there
+        used[shape.num_stages + hop.to_stage] = hop.link_name, back
+    for stage, own in enumerate(stated.problem.stages):
+        if own.gradient_sync_s > 0:
+            link = own.gradient_sync_link or f"gradient exchange of stage {stage}"
+            used[shape.num_kinds * shape.num_stages + stage] = link, "both"
+    return used
 
 
 def check_precedence(stated: Stated) -> Iterator[PipelineViolation]:
@@ -252,6 +287,7 @@ RULES = (
     check_durations,
     check_ranks_exclusive,
     check_links_exclusive,
+    check_links_named,
     check_precedence,
     check_sends,
     check_exchanges,

@@ -20,7 +20,10 @@ TOLERANCE = 1e-9  # relative: stated times are sums of floats
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """Times by operation id and by message id (NaN where nothing is stated), rank of operations, order of ranks."""
+    """Times by operation id and by message id (NaN where nothing is stated), rank of operations, order of ranks.
+
+    `line_messages`: the messages of every line of `schedule.transfers`, by id.
+    """
 
     problem: PipelineProblem
     schedule: PipelineSchedule
@@ -31,6 +34,7 @@ class Stated:
     rank_ops: tuple[Ints, ...]
     message_start: Floats
     message_end: Floats
+    line_messages: tuple[Ints, ...]
     slack_s: float
 
 
@@ -49,9 +53,11 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     for rank, operations in enumerate(orders):
         rank_of[operations[operations < shape.num_operations]] = rank
     rows = [(one.transfers, one.start_s, one.end_s) for one in schedule.transfers]
-    message_start, message_end, more = _columns(shape, rows, _named(shape, rows), messages=True)
+    named = _named(shape, rows)
+    message_start, message_end, more = _columns(shape, rows, named, messages=True)
+    lines = tuple(one[one >= 0] for one in named)
     slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
-    stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, slack_s)
+    stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, lines, slack_s)
     return stated, objections + more
 
 

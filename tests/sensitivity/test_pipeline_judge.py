@@ -80,6 +80,22 @@ def message_too_early(body: Body) -> None:
     shift(line, 0, -0.5)
 
 
+def message_on_another_link(body: Body) -> None:
+    """Stated among the messages of a link that the problem does not know."""
+    next(line for line in body["transfers"] if line["direction"] == "up")["link"] = "B-C"
+
+
+def exchange_on_another_link(body: Body) -> None:
+    next(line for line in body["transfers"] if line["direction"] == "both")["link"] = "gradient exchange of stage 0"
+
+
+def message_the_other_way(body: Body) -> None:
+    """The first activation stated among the gradients."""
+    up, down = (next(line for line in body["transfers"] if line["direction"] == way) for way in ("up", "down"))
+    for column in ("transfers", "start_s", "end_s"):
+        down[column].insert(0, up[column].pop(0))
+
+
 def drop_message(body: Body) -> None:
     line = next(line for line in body["transfers"] if line["direction"] == "down")
     for column in ("transfers", "start_s", "end_s"):
@@ -116,6 +132,9 @@ def lose_rank(body: Body) -> None:
         (too_early, "precedence"),
         (overlap_messages, "link_exclusive"),
         (message_too_early, "precedence"),
+        (message_on_another_link, "wrong_link"),
+        (exchange_on_another_link, "wrong_link"),
+        (message_the_other_way, "wrong_link"),
         (drop_message, "missing_transfer"),
         (exchange_too_early, "gradient_sync"),
         (hide_memory, "peak_memory"),
