@@ -221,14 +221,19 @@ def check_exchanges(stated: Stated) -> Iterator[PipelineViolation]:
 
 
 def check_memory(stated: Stated) -> Iterator[PipelineViolation]:
-    """Activation memory remains within every budget at every instant, and the stated peaks are true."""
+    """Activation memory remains within every budget at every instant, and the stated peaks are true.
+
+    What a rank holds between two operations of its order counts, however short they are.
+    """
     for rank, timeline in enumerate(stated.schedule.ranks):
         peak, at_s = _peak(stated, rank)
         budget = stated.shape.budget_r[rank]
+        # a W of no duration gives back what its B has just taken: counting that instant or not is both a true peak
+        most = max(peak, peak_memory_bytes(stated.shape, stated.rank_ops[rank]))
         if peak > budget * (1 + 1e-9):
             yield violation("memory", f"rank {rank}", f"holds {peak:g} B at {at_s:g} s, budget {budget:g} B")
-        # a W of no duration gives back what its B has just taken: counting that instant or not is both true
-        most = max(peak, peak_memory_bytes(stated.shape, stated.rank_ops[rank]))
+        elif most > budget * (1 + 1e-9):
+            yield violation("memory", f"rank {rank}", f"holds {most:g} B by its order, budget {budget:g} B")
         slack = TOTALS_TOLERANCE * max(most, 1e-30)
         if not peak - slack <= timeline.peak_memory_bytes <= most + slack:
             yield violation("peak_memory", f"rank {rank}", f"says {timeline.peak_memory_bytes:g} B, is {peak:g} B")

@@ -175,3 +175,15 @@ def test_memory_is_judged_at_every_instant() -> None:
     objections = check_schedule(PROBLEM, schedule)
     assert {objection.rule for objection in objections} == {"memory"}
     assert objections[0].detail.startswith("holds 6 B")
+
+
+@pytest.mark.parametrize("forward_s", [0.0, 1e-6])
+def test_memory_is_judged_however_short_it_is_held(forward_s: float) -> None:
+    """Both forwards, of no duration or of a microsecond, are on the rank before the first backward of 1,000 s ends."""
+    stage = STAGE | {"forward_s": forward_s, "input_grad_s": forward_s, "weight_grad_s": 1e3, "gradient_sync_s": 0.0}
+    free = pipeline(1, 2, stages=[stage])
+    schedule = quick_schedule(free, ("gpipe",))
+    assert check_schedule(free, schedule) == []
+    tight = free.model_copy(update={"ranks": pipeline(1, 2, ranks=budget(1, 1.5)).ranks})
+    objections = check_schedule(tight, schedule)
+    assert {objection.rule for objection in objections} == {"memory"}
