@@ -23,7 +23,7 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """What a model is built from: whole ticks, the horizon no schedule of interest exceeds, and a proven bound."""
+    """What a model is built from: whole ticks, the value no schedule of interest exceeds, and a proven bound."""
 
     ticks: TickShape
     horizon: int
@@ -34,6 +34,19 @@ class Instance:
     def shape(self) -> PipelineShape:
         """The columns in ticks."""
         return self.ticks.shape
+
+    @property
+    def last_end(self) -> int:
+        """Some schedule within the horizon, if there is one, has all ends by then.
+
+        The span says how long each rank takes, not when. Between what ranks take there is time for what is on its way
+        alone, no more than all messages of a channel and one latency: else all that follows can come that much earlier.
+        """
+        if self.objective != "span":
+            return self.horizon
+        shape = self.shape
+        on_the_way = 2 * shape.num_microbatches * int(shape.transfer_s.sum()) + int(shape.latency_s.max(initial=0.0))
+        return shape.num_ranks * self.horizon + (shape.num_ranks - 1) * on_the_way
 
     def duration(self, kind: int, stage: int) -> int:
         """Ticks of one operation."""
@@ -68,12 +81,12 @@ class EmptyDomain(Exception):
 
 def create(model: cp_model.CpModel, instance: Instance) -> Vars:
     """All variables; `EmptyDomain` when windows show that the horizon cannot be kept."""
-    shape, horizon = instance.shape, instance.horizon
+    shape, last_end = instance.shape, instance.last_end
     columns, waits = columns_of(shape), memory_waits(shape)
     head = heads(columns, waits, 0)
     tail = tails_after(columns, waits, 0, shape.sync_s)
-    latest = horizon - tail - shape.duration_ks[:, :, None]
-    if (latest < head).any() or instance.bound > horizon:
+    latest = last_end - tail - shape.duration_ks[:, :, None]
+    if (latest < head).any() or instance.bound > instance.horizon:
         raise EmptyDomain
     start: dict[Key, cp_model.IntVar] = {}
     interval: dict[Key, cp_model.IntervalVar] = {}
@@ -84,10 +97,10 @@ def create(model: cp_model.CpModel, instance: Instance) -> Vars:
     return Vars(
         start,
         interval,
-        _messages(model, shape, horizon),
-        {s: model.new_int_var(0, horizon, f"sync{s}") for s in exchanges(shape)},
+        _messages(model, shape, last_end),
+        {s: model.new_int_var(0, last_end, f"sync{s}") for s in exchanges(shape)},
         _choices(model, shape),
-        model.new_int_var(instance.bound, horizon, "value"),
+        model.new_int_var(instance.bound, instance.horizon, "value"),
     )
 
 
@@ -104,12 +117,12 @@ def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_m
     }
 
 
-def _messages(model: cp_model.CpModel, shape: PipelineShape, horizon: int) -> dict[Key, cp_model.IntVar]:
+def _messages(model: cp_model.CpModel, shape: PipelineShape, last_end: int) -> dict[Key, cp_model.IntVar]:
     messages = {}
     for s in range(shape.num_stages - 1):
         if shape.activation_channel_s[s] < 0:
             continue
         for k, sender in ((0, s), (1, s + 1)):
             for j in range(shape.num_microbatches):
-                messages[k, sender, j] = model.new_int_var(0, horizon, f"msg{'FB'[k]}{sender}_{j}")
+                messages[k, sender, j] = model.new_int_var(0, last_end, f"msg{'FB'[k]}{sender}_{j}")
     return messages

@@ -79,7 +79,7 @@ def _add_cumulative(model: cp_model.CpModel, instance: Instance, v: Vars, rank: 
                 parts.append((ends[1], ends[2], shape.context_s[s]))
             for number, (begin, end, held) in enumerate(parts):
                 if held > 0:
-                    size = model.new_int_var(0, instance.horizon, f"hold{number}_{s}_{j}_size")
+                    size = model.new_int_var(0, instance.last_end, f"hold{number}_{s}_{j}_size")
                     intervals.append(model.new_interval_var(begin, size, end, f"hold{number}_{s}_{j}"))
                     demands.append(_units(float(held), budget))
     model.add_cumulative(intervals, demands, UNITS)

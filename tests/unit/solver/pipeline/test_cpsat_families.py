@@ -133,3 +133,17 @@ def test_the_order_of_the_families_does_not_matter() -> None:
         assert solver.solve(model) == cp_model.OPTIMAL
         values.add(solver.objective_value)
     assert len(values) == 1
+
+
+@pytest.mark.parametrize(("horizon", "expected"), [(25, True), (24, False)])
+def test_a_span_says_nothing_of_when_it_ends(horizon: int, expected: bool) -> None:
+    """Rank 0 waits for two messages of 10 and takes 25; rank 1 has a W of 20 and takes 22, but begins at 11."""
+    stages = [{"forward_s": 1, "input_grad_s": 1, "weight_grad_s": weight_s} for weight_s in (1, 20)]
+    problem = pipeline(2, 1, stages=stages, hops=[cut(0, 10.0)], objective="span")
+    instance, model = instance_of(problem, horizon), cp_model.CpModel()
+    v = create(model, instance)
+    for family in FAMILIES:
+        family(model, instance, v)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert (solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)) is expected
