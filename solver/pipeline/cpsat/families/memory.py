@@ -6,7 +6,7 @@ it is a cumulative over the intervals that hold memory. Precedence is what makes
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import floor
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 from solver.pipeline.cpsat.memory_rule import choices_of, is_alone, waits_of
 from solver.pipeline.cpsat.variables import Instance, Vars
 
-UNITS = 2**20  # memory is scaled so that the budget is this many units: needs up, so never too optimistic
+UNITS = 2**20  # memory is scaled so that the budget is this many units: needs down, or fits are refuted
 
 
 def add_memory(model: cp_model.CpModel, instance: Instance, v: Vars) -> None:
@@ -86,5 +86,5 @@ def _add_cumulative(model: cp_model.CpModel, instance: Instance, v: Vars, rank: 
 
 
 def _units(held: float, budget: float) -> int:
-    """Memory in units of budget / 2^20, up, unless it is a whole number of units but for float noise."""
-    return max(1, ceil(held / budget * UNITS - 1e-6)) if budget > 0 else UNITS + 1
+    """Memory in units of budget / 2^20, down: needs that fill the budget must fit, and orders found are replayed."""
+    return floor(held / budget * UNITS) if budget > 0 else UNITS + 1

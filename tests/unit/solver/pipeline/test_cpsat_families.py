@@ -147,3 +147,15 @@ def test_a_span_says_nothing_of_when_it_ends(horizon: int, expected: bool) -> No
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert (solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)) is expected
+
+
+@pytest.mark.parametrize(("budget_bytes", "expected"), [(5.0, True), (4.9, False)])
+def test_stages_of_a_rank_may_fill_its_memory(budget_bytes: float, expected: bool) -> None:
+    """2 and 3 of 5 bytes are no whole numbers of 2^20 parts, and both are held from 1 to 3."""
+    stages = [
+        {"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 0, "activation_bytes": held_bytes} for held_bytes in (2, 3)
+    ]
+    problem = pipeline(1, 1, layout="loop", ranks=budget(1, 5.0), stages=stages)
+    tight = problem.model_copy(update={"ranks": pipeline(1, 1, ranks=budget(1, budget_bytes)).ranks})
+    starts = {(F, 0, 0): 0, (F, 1, 0): 1, (B, 1, 0): 2, (B, 0, 0): 3}
+    assert feasible(add_memory, tight, starts, {}) is expected
