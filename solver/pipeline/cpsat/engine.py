@@ -68,8 +68,9 @@ def _set_parameters(
     solver.parameters.num_workers = options.workers
     # all pairs of a rank get an order literal: quicker on every family tried (decision 0102)
     solver.parameters.max_size_to_create_precedence_literals_in_disjunctive = 400
-    # more order among the operations of a rank is found: a case open after 14 s of one core is refuted in 2.5
-    solver.parameters.use_dynamic_precedence_in_disjunctive = True
+    # more order among the operations of a rank would be found, but OR-Tools 9.15 then aborts the process on one of a
+    # few dozen small pipelines: "do not support adding conflicting constraint at positive level"
+    solver.parameters.use_dynamic_precedence_in_disjunctive = False
     # one short presolve: most refutations need no more, and long probing is most of the time of a question
     solver.parameters.max_presolve_iterations = 1
     solver.parameters.presolve_probing_deterministic_time_limit = 0.02

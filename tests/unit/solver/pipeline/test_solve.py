@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 
 import pytest
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+from solver.pipeline.generators.list_scheduler import one_by_one
 from solver.pipeline.judge import check_schedule
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.portfolio import quick_schedule
-from solver.pipeline.solve import PUBLISH_SHARE, IncumbentPublisher, search_pipeline, solve_pipeline
+from solver.pipeline.solve import PUBLISH_SHARE, IncumbentPublisher, prove_and_search, search_pipeline, solve_pipeline
 from tests.pipelines import budget, cut, pipeline
 
 
@@ -110,6 +113,19 @@ def test_the_largest_numbers_that_a_problem_may_state_are_answered(objective: st
     assert check_schedule(problem, schedule) == []
     assert seen[-1].objective_value_s == schedule.objective_value_s > 1e13
     assert PipelineSchedule.model_validate_json(schedule.model_dump_json()) == schedule
+
+
+def test_questions_to_cp_sat_end_with_an_answer() -> None:
+    """Fused V of two ranks: with dynamic precedences CP-SAT ends the process when it is asked about this one."""
+    times = ((2, 1.25), (0.5, 4), (1, 4.5), (2, 5))
+    stages = [{"forward_s": forward, "input_grad_s": back, "weight_grad_s": 0} for forward, back in times]
+    hops = [cut(0, 0.5), cut(1, 0.0, 1.0)]
+    problem = pipeline(2, 2, chunks=2, stages=stages, hops=hops, backward="fused", objective="span")
+    search = PipelineSearch(problem, time.monotonic)
+    search.offer(one_by_one(search.shape), "one by one")
+    prove_and_search(search)
+    assert search.proven
+    assert search.value_s == pytest.approx(32.75)
 
 
 def test_the_first_schedule_leaves_before_anybody_hears_of_it() -> None:
