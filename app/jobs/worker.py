@@ -131,16 +131,16 @@ class Worker:
         places = {True: self._settings.num_urgent_solves, False: self._settings.num_concurrent_solves}
         waiting: tuple[bool, bool] | None = None
         for urgent, number in places.items():
-            while self._num_running(urgent=urgent) < number and not self._stopping.is_set():
+            while not self._stopping.is_set():
+                with self._changed:
+                    num_running = sum((one.urgency == MOST_URGENT) == urgent for one in self._running.values())
+                if num_running >= number:
+                    break
                 waiting = waiting or self._queue.waiting()
                 claim = self._claim(urgent=urgent) if waiting[not urgent] else None
                 if claim is None:
                     break
                 self._begin(claim)
-
-    def _num_running(self, *, urgent: bool) -> int:
-        with self._changed:
-            return sum((one.urgency == MOST_URGENT) == urgent for one in self._running.values())
 
     def _claim(self, *, urgent: bool) -> Claim | None:
         settings = self._settings
