@@ -117,17 +117,15 @@ def _overlaps(stated: Stated, channel: int, messages: Ints) -> Iterator[Pipeline
 
 
 def check_links_named(stated: Stated) -> Iterator[PipelineViolation]:
-    """Every message is on the line of its link and direction, and on no other."""
+    """Every message is stated on its link and direction, and on no other."""
     shape, used = stated.shape, _used_links(stated)
-    for line, messages in zip(stated.schedule.transfers, stated.line_messages, strict=True):
-        on_line = line.link, line.direction
+    for one, messages in zip(stated.schedule.transfers, stated.messages_by_link, strict=True):
+        stated_link = one.link, one.direction
         for stream in np.unique(_streams(shape, messages)).tolist():
-            if used[stream] != on_line:
+            if used[stream] != stated_link:
                 first = messages[_streams(shape, messages) == stream][0]
                 detail = f"is on link {used[stream][0]}, {used[stream][1]}"
-                yield violation(
-                    "wrong_link", f"link {line.link} {line.direction}", f"{shape.text(int(first))} {detail}"
-                )
+                yield violation("wrong_link", f"link {one.link} {one.direction}", f"{shape.text(int(first))} {detail}")
 
 
 def _streams(shape: PipelineShape, messages: Ints) -> Ints:

@@ -22,7 +22,7 @@ TOLERANCE = 1e-9  # relative: stated times are sums of floats
 class Stated:
     """Times by operation id and by message id (NaN where nothing is stated), rank of operations, order of ranks.
 
-    `line_messages`: the messages of every line of `schedule.transfers`, by id.
+    `messages_by_link`: the messages of every entry of `schedule.transfers`, by id.
     """
 
     problem: PipelineProblem
@@ -34,7 +34,7 @@ class Stated:
     rank_ops: tuple[Ints, ...]
     message_start: Floats
     message_end: Floats
-    line_messages: tuple[Ints, ...]
+    messages_by_link: tuple[Ints, ...]
     slack_s: float
 
 
@@ -55,9 +55,9 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     rows = [(one.transfers, one.start_s, one.end_s) for one in schedule.transfers]
     named = _named(shape, rows)
     message_start, message_end, more = _columns(shape, rows, named, messages=True)
-    lines = tuple(one[one >= 0] for one in named)
+    by_link = tuple(one[one >= 0] for one in named)
     slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
-    stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, lines, slack_s)
+    stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, by_link, slack_s)
     return stated, objections + more
 
 

@@ -63,8 +63,8 @@ def is_one_way(shape: PipelineShape) -> bool:
 
 def is_loop(shape: PipelineShape) -> bool:
     """Stage s lies on rank s mod ranks, as many on every rank."""
-    in_turn = shape.rank_of_s == np.arange(shape.num_stages) % shape.num_ranks
-    return shape.num_stages % shape.num_ranks == 0 and bool(in_turn.all())
+    cyclic = shape.rank_of_s == np.arange(shape.num_stages) % shape.num_ranks
+    return shape.num_stages % shape.num_ranks == 0 and bool(cyclic.all())
 
 
 def is_v(shape: PipelineShape) -> bool:
