@@ -1,4 +1,4 @@
-"""Jobs that are odd for the fleet: batches that do not divide, short sequences, profiles that match nothing.
+"""Jobs that are odd: batches that do not divide, short sequences, profiles that match nothing, targets not read.
 
 What it says of degrees is arithmetic on two numbers, without any configuration.
 """
@@ -101,6 +101,17 @@ def headroom(request: PlanRequest) -> Iterator[Found]:
         yield "/constraints/memory_headroom_fraction", f"{fraction:.1%} of HBM is free"
 
 
+def target_ignored(request: PlanRequest) -> Iterator[Found]:
+    """A target beside an objective that has none: the least time is looked for, whatever the target."""
+    objective = request.objective
+    if objective.kind in ("iteration_time", "time_at_confidence") and objective.target_iteration_s is not None:
+        yield (
+            "/objective/target_iteration_s",
+            f"{objective.kind} is made as short as possible; the target of {objective.target_iteration_s:g} s is not "
+            "read",
+        )
+
+
 RULES = (
     Rule("sequence-short", "warning", ("sequence_length counts tokens: 8k is 8192",), sequence_short),
     Rule("batch-unit", "warning", ("global_batch_sequences counts sequences, not tokens",), batch_unit),
@@ -111,4 +122,7 @@ RULES = (
     Rule("optimizer-state", "warning",
          ("set optimizer.state_bytes_per_parameter to 8 (Adam in 32 bits: 4 + 4)",), optimizer_state),
     Rule("headroom", "warning", ("leave memory_headroom_fraction at its default",), headroom),
+    Rule("target-ignored", "warning",
+         ("leave target_iteration_s out", "choose an objective that reaches it: fewest_gpus, cost_per_token"),
+         target_ignored),
 )  # fmt: skip

@@ -122,6 +122,12 @@ CASES: list[tuple[str, str, Change]] = [
     ("profile-unit", "/workload/layer_profiles/0", workload(layer_profiles=[{**PROFILE, "forward_s": 6.5}])),
     ("optimizer-state", "/workload/optimizer/state_bytes_per_parameter", workload(precision="fp32")),
     ("headroom", "/constraints/memory_headroom_fraction", part("constraints", memory_headroom_fraction=0.0)),
+    ("target-ignored", "/objective/target_iteration_s", part("objective", target_iteration_s=2.0)),
+    (
+        "target-ignored",
+        "/objective/target_iteration_s",
+        part("objective", kind="time_at_confidence", target_iteration_s=2.0),
+    ),
     ("model-size", "/workload/architecture", lambda _: None),
     ("step-work", "/workload", lambda _: None),
     ("fleet", "/cluster/pools", lambda _: None),
@@ -141,6 +147,12 @@ def read(change: Change) -> PlanRequest:
 def test_a_rule_fires_where_it_should(rule: str, pointer: str, change: Change) -> None:
     found = {(one.rule, one.pointer) for one in diagnostics_of(read(change))}
     assert (rule, pointer) in found
+
+
+@pytest.mark.parametrize("kind", ["fewest_gpus", "cost_per_token", "least_cross_building_traffic"])
+def test_a_target_that_counts_is_no_fault(kind: str) -> None:
+    found = diagnostics_of(read(part("objective", kind=kind, target_iteration_s=2.0)))
+    assert "target-ignored" not in {one.rule for one in found}
 
 
 def test_software_that_nobody_names_is_told_to_be_the_newest() -> None:
