@@ -57,7 +57,7 @@ def _due(shape: PipelineShape, run: PipelineReplay, of_message: Ints, size: int)
     np.maximum.at(ends_r, shape.rank_of_s, last_s)
     due = np.full(size, np.inf)
     due[: shape.num_operations] = ends_r[shape.rank_of_s[stage]]
-    for one in np.flatnonzero(shape.sync_s > 0).tolist():
+    for one in np.flatnonzero((shape.sync_s > 0) | (shape.sync_link_s >= 0)).tolist():  # one of no ticks has its turn
         node = of_message[shape.num_operations + one]
         if node >= 0:
             due[node] = ends_r[shape.rank_of_s[one]]

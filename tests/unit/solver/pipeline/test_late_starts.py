@@ -14,6 +14,7 @@ from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
+from solver.pipeline.quantise import quantise
 from solver.pipeline.simulate import replay_shape
 from solver.pipeline.solve import solve_pipeline
 from tests.pipelines import budget, cut, pipeline, problems
@@ -37,6 +38,16 @@ def test_late_starts_never_worsen_the_span_and_are_acquitted(problem: PipelinePr
             assert check_schedule(problem, schedule) == []
             assert schedule.objective_value_s == pytest.approx(replayed(shape, order, "span").span_s)
             assert lower_bound(problem) <= schedule.objective_value_s * (1 + 1e-9)
+
+
+def test_an_exchange_rounded_to_no_ticks_has_its_turn() -> None:
+    """A microsecond on a link, of ticks of a second: the last end of its rank is when it is due."""
+    exchange = {"gradient_sync_s": 1e-6, "gradient_sync_link": "A-B"}
+    stages = [stage.model_dump() | exchange for stage in pipeline(2).stages]
+    shape = shape_of(pipeline(2, 2, stages=stages, objective="span"))
+    ticks, order = quantise(shape, 1.0).shape, GENERATORS["greedy"](shape)
+    assert order is not None
+    assert replayed(ticks, order, "span").span_s == pytest.approx(replayed(shape, order, "span").span_s, abs=1e-5)
 
 
 def test_a_rank_that_runs_ahead_starts_later() -> None:
