@@ -117,15 +117,18 @@ def _overlaps(stated: Stated, channel: int, messages: Ints) -> Iterator[Pipeline
 
 
 def check_links_named(stated: Stated) -> Iterator[PipelineViolation]:
-    """Every message is stated on its link and direction, and on no other."""
+    """Every message is stated on its link and direction; an exchange that shares no link on any name of its own."""
     shape, used = stated.shape, _used_links(stated)
+    named = {link for link, _ in used.values() if link}
     for one, messages in zip(stated.schedule.transfers, stated.messages_by_link, strict=True):
-        stated_link = one.link, one.direction
-        for stream in np.unique(_streams(shape, messages)).tolist():
-            if used[stream] != stated_link:
-                first = messages[_streams(shape, messages) == stream][0]
-                detail = f"is on link {used[stream][0]}, {used[stream][1]}"
-                yield violation("wrong_link", f"link {one.link} {one.direction}", f"{shape.text(int(first))} {detail}")
+        streams = _streams(shape, messages)
+        is_own = one.link not in named and len(messages) == 1
+        for stream in np.unique(streams).tolist():
+            link, direction = used[stream]
+            if one.direction != direction or not (one.link == link or (is_own and not link)):
+                first = shape.text(int(messages[streams == stream][0]))
+                detail = f"{first} is on {f'link {link}' if link else 'a link of its own'}, {direction}"
+                yield violation("wrong_link", f"link {one.link} {one.direction}", detail)
 
 
 def _streams(shape: PipelineShape, messages: Ints) -> Ints:
@@ -135,7 +138,10 @@ def _streams(shape: PipelineShape, messages: Ints) -> Ints:
 
 
 def _used_links(stated: Stated) -> dict[int, tuple[str, str]]:
-    """Link and direction of the messages of every stream: activations one way, gradients back, exchanges both ways."""
+    """Link and direction of the messages of every stream: activations one way, gradients back, exchanges both ways.
+
+    No link where an exchange shares none.
+    """
     shape, used = stated.shape, dict[int, tuple[str, str]]()
     for hop in stated.problem.hops:
         against = shape.rank_of_s[hop.to_stage] < shape.rank_of_s[hop.from_stage]
@@ -144,8 +150,7 @@ def _used_links(stated: Stated) -> dict[int, tuple[str, str]]:
         used[shape.num_stages + hop.to_stage] = hop.link_name, back
     for stage, own in enumerate(stated.problem.stages):
         if own.gradient_sync_s > 0:
-            link = own.gradient_sync_link or f"gradient exchange of stage {stage}"
-            used[shape.num_kinds * shape.num_stages + stage] = link, "both"
+            used[shape.num_kinds * shape.num_stages + stage] = own.gradient_sync_link or "", "both"
     return used
 
 

@@ -187,3 +187,22 @@ def test_memory_is_judged_however_short_it_is_held(forward_s: float) -> None:
     tight = free.model_copy(update={"ranks": pipeline(1, 2, ranks=budget(1, 1.5)).ranks})
     objections = check_schedule(tight, schedule)
     assert {objection.rule for objection in objections} == {"memory"}
+
+
+@pytest.mark.parametrize(
+    ("names", "convicted"), [(("", ""), False), (("own", "other"), False), (("A-B", ""), True), (("own", "own"), True)]
+)
+def test_an_exchange_that_shares_no_link_has_any_name_of_its_own(names: tuple[str, str], convicted: bool) -> None:
+    alone = PROBLEM.model_copy(
+        update={"stages": tuple(one.model_copy(update={"gradient_sync_link": None}) for one in PROBLEM.stages)}
+    )
+    body = quick_schedule(alone, ("one_f_one_b",)).model_dump(mode="json")
+    for line, name in zip([one for one in body["transfers"] if one["direction"] == "both"], names, strict=False):
+        line["link"] = name or line["link"]
+    both = [one for one in body["transfers"] if one["link"] == "own"]
+    if len(both) == 2:  # one line for both
+        for column in ("transfers", "start_s", "end_s"):
+            both[0][column] += both[1][column]
+        body["transfers"].remove(both[1])
+    rules = {objection.rule for objection in check_schedule(alone, PipelineSchedule.model_validate(body))}
+    assert rules == ({"wrong_link"} if convicted else set())
