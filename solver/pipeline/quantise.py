@@ -68,6 +68,16 @@ def coarse_tick_s(shape: PipelineShape, ticks_per_operation: int) -> float:
     return float(positive.mean()) / ticks_per_operation if positive.size else 1.0
 
 
+def least_tick_s(shape: PipelineShape, most_ticks: int) -> float:
+    """A tick of which no schedule without idle time on all ranks and channels takes more than so many.
+
+    Messages and exchanges may take far longer than operations, so `coarse_tick_s` alone says nothing of the whole.
+    """
+    messages = 2.0 * (shape.transfer_s + np.maximum(shape.latency_s, 0.0)).sum()
+    total_s = shape.num_microbatches * (shape.duration_ks.sum() + messages) + shape.sync_s.sum()
+    return float(total_s) / most_ticks
+
+
 def fine_tick_s(shape: PipelineShape) -> float:
     """The exact tick where there is one of at least a millionth of an operation, else about that millionth."""
     floor_s = coarse_tick_s(shape, 1_000_000)

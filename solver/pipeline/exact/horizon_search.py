@@ -24,11 +24,12 @@ from solver.pipeline.generators.list_scheduler_choice import GUIDED, LONGEST_TAI
 from solver.pipeline.local_search.descent import CHUNK_WORK_S, improvements
 from solver.pipeline.local_search.progress import Horizons, PipelineSearch, bound_ticks, value_ticks
 from solver.pipeline.problem import Floats, PipelineOrder, PipelineShape
-from solver.pipeline.quantise import coarse_tick_s, exact_tick_s, quantise
+from solver.pipeline.quantise import coarse_tick_s, exact_tick_s, least_tick_s, quantise
 from solver.pipeline.simulate import BrokenOrderError, replay_shape
 
 MOST_STATES = 6_000_000  # of all machines: one pass over them takes about 0.4 s
-FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
+FINEST_TICKS = 1_000_000_000  # per operation
+MOST_TICKS = 2**50  # of a whole schedule: sums of floats are exact below 2^53, and all is far below `FAR`
 WORK_S = 3e-8  # to look at one state, less than twice what it takes on a core of 2020
 STEP = 600_000  # states between two looks at the clock, about 0.04 s
 OPERATIONS_PER_PASS = 6  # a question's least work: a pass over all machines for so many F; it grows with both
@@ -126,8 +127,11 @@ def _least_work(search: PipelineSearch, num_states: int) -> int:
 
 
 def state_space_tick_s(shape: PipelineShape) -> float:
-    """The exact tick where there is one of at least a billionth of an operation, else about that."""
-    floor_s = coarse_tick_s(shape, FINEST_TICKS)
+    """The exact tick where there is one of at least a billionth of an operation, else about that.
+
+    Where messages take far longer than operations, ticks are longer than that.
+    """
+    floor_s = max(coarse_tick_s(shape, FINEST_TICKS), least_tick_s(shape, MOST_TICKS))
     exact_s = exact_tick_s(shape)
     return floor_s if exact_s is None or exact_s < floor_s else exact_s
 

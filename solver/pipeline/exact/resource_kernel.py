@@ -15,7 +15,7 @@ from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import CHAINS, STAGE, Machines
 from solver.pipeline.problem import Ints
 
-FAR = 1 << 50  # later than any tick of a schedule
+FAR = 1 << 60  # later than any tick of a schedule (`horizon_search.MOST_TICKS`), and twice it is still a number
 LOW, HIGH, AT, BY_Y, BY_Z, Y, Z, COLUMNS = 0, 1, 2, 3, 6, 9, 10, 11  # columns of `Rows.table`
 
 

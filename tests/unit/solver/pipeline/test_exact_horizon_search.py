@@ -69,3 +69,21 @@ def test_no_time_no_questions() -> None:
     search = started(case, PipelineSearch(case, lambda: 0.0))
     close_by_state_space(search, until_s=0.0)
     assert lower_bound(case) < search.bound_s <= search.value_s
+
+
+def messages_apart(operation_s: float, message_s: float) -> PipelineProblem:
+    """Three ranks whose operations take far less than their messages, which share a link."""
+    stage = {"forward_s": operation_s, "input_grad_s": operation_s, "weight_grad_s": operation_s, "activation_bytes": 1}
+    hops = [cut(0, 0.0, 2 * message_s, "A-B"), cut(1, 0.0, message_s, "A-B")]
+    ranks = [*budget(1, 2), {}, {}]
+    return pipeline(3, 4, stages=[stage] * 3, hops=hops, ranks=ranks)
+
+
+@pytest.mark.parametrize("operation_s", [1e-4, 1e-8, 1e-12])
+def test_messages_far_longer_than_operations_are_proven_as_what_they_take(operation_s: float) -> None:
+    """Between them an independent dynamic program finds 15 messages; a tick of the operations is far too fine."""
+    case, ticks = messages_apart(operation_s / 3, 10 / 7), count()
+    search = started(case, PipelineSearch(case, lambda: next(ticks) * 1e-4))
+    close_by_state_space(search, until_s=60.0)
+    assert search.bound_s <= 150 / 7 + 30 * operation_s
+    assert search.value_s == pytest.approx(150 / 7, rel=1e-3)
