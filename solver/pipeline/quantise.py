@@ -16,6 +16,9 @@ from solver.pipeline.problem import Floats, PipelineShape
 FINEST_DIGITS = 9  # decimals of a second: no tick is finer than a nanosecond
 SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary fractions of decimal input
 
+# of a whole schedule for CP-SAT: times 2^20 units of memory and some hundred intervals they stay within 63 bits
+MOST_TICKS = 2**32
+
 
 @dataclass(frozen=True, eq=False)
 class TickShape:
@@ -80,7 +83,7 @@ def least_tick_s(shape: PipelineShape, most_ticks: int) -> float:
 
 def fine_tick_s(shape: PipelineShape) -> float:
     """The exact tick where there is one of at least a millionth of an operation, else about that millionth."""
-    floor_s = coarse_tick_s(shape, 1_000_000)
+    floor_s = max(coarse_tick_s(shape, 1_000_000), least_tick_s(shape, MOST_TICKS))
     exact_s = exact_tick_s(shape)
     if exact_s is None or exact_s < floor_s:
         return floor_s

@@ -128,6 +128,19 @@ def test_questions_to_cp_sat_end_with_an_answer() -> None:
     assert search.value_s == pytest.approx(32.75)
 
 
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_questions_to_cp_sat_are_about_numbers_that_it_can_hold(objective: str) -> None:
+    """Operations of 1e-12 s whose messages take minutes: a millionth of an operation would be far too fine a tick."""
+    stage = dict.fromkeys(("forward_s", "input_grad_s", "weight_grad_s"), 1e-12 / 3) | {"activation_bytes": 1}
+    hops = [cut(0, 0.0, 2000 / 7, "A-B"), cut(1, 0.0, 1000 / 7, "A-B")]
+    problem = pipeline(3, 4, stages=[stage] * 3, hops=hops, ranks=[*budget(1, 2), {}, {}], objective=objective)
+    search = PipelineSearch(problem, time.monotonic)
+    search.offer(one_by_one(search.shape), "one by one")
+    prove_and_search(search)
+    assert search.proven
+    assert search.value_s == pytest.approx(15_000 / 7)
+
+
 def test_the_first_schedule_leaves_before_anybody_hears_of_it() -> None:
     problem = pipeline(4, 8, ranks=budget(4, 4), hops=[cut(1, 3.0)])
     handed: list[PipelineSchedule] = []
