@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,15 @@ class Refused(Exception):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(fault.what for fault in faults))
         self.faults = tuple(faults)
+
+
+@contextmanager
+def retold(told: Callable[[Fault], Fault]) -> Iterator[None]:
+    """What is refused inside, each fault as `told` has it: where the client can see what is wrong."""
+    try:
+        yield
+    except Refused as refusal:
+        raise Refused([told(fault) for fault in refusal.faults]) from None
 
 
 def refused(

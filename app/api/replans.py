@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -27,10 +25,9 @@ from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
-from app.faults import Fault, Refused, refused
+from app.faults import Fault, Refused, refused, retold
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
 from app.jobs.patches import changed_request, told_of_patch
-from app.jobs.submission import Submitted
 from app.storage.plans import PlanRow
 from app.wire import Answer, MoveReport, QuestionStatus
 from models.plan import Plan
@@ -74,12 +71,7 @@ async def replan(
         text = existing("plan", plan_id, await run_sync(partial(service.plans.request, plan_id, owner=caller.sees)))
         request = await run_sync(_changed, text, body)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag)
-
-        def submit_and_tell() -> Submitted:
-            with _telling(body):
-                return submit()
-
-        return await answer_of(service, submit_and_tell, wait_s)
+        return await answer_of(service, retold(partial(_in_body, body))(submit), wait_s)
 
 
 @router.get("/{plan_id}/moves", name="read_plan_moves", response_model=MoveReport,
@@ -132,20 +124,12 @@ def read_losses(plan_id: PlanId, service: Service, caller: Asking) -> Response:
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:
-    with _telling(body):
+    with retold(partial(_in_body, body)):
         return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
 
 
-@contextmanager
-def _telling(body: Replan) -> Iterator[None]:
-    """What is wrong with the changed request is told of what the body changes."""
-    try:
-        yield
-    except Refused as refusal:
-        raise Refused([_in_body(fault, body) for fault in refusal.faults]) from None
-
-
-def _in_body(fault: Fault, body: Replan) -> Fault:
+def _in_body(body: Replan, fault: Fault) -> Fault:
+    """A fault of the changed request, told of what the body changes."""
     if not fault.pointer.startswith(PARTS):
         return fault
     if body.lost_places and fault.pointer.startswith("/constraints/forbidden_places"):

@@ -21,11 +21,10 @@ from app.api.plans import PlanId, answer_of, found, queues_a_plan
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.documents import read_model
-from app.faults import Fault, Refused, refused
+from app.faults import Fault, Refused, refused, retold
 from app.jobs.access import Caller
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
-from app.jobs.submission import Submitted
 from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
 from models.base import Fraction, Frozen
@@ -66,14 +65,7 @@ async def resume(
         request, kept = await run_sync(_to_go_on, service, plan_id, body, caller)
         submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag,
                          begins_with=kept)  # fmt: skip
-
-        def submit_and_tell() -> Submitted:
-            try:
-                return submit()
-            except Refused as refusal:
-                raise Refused([_in_body(fault) for fault in refusal.faults]) from None
-
-        return await answer_of(service, submit_and_tell, wait_s)
+        return await answer_of(service, retold(_in_body)(submit), wait_s)
 
 
 def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) -> tuple[PlanRequest, KeptSearch]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter
 from app.documents import canonical, check_request_limits, digest, num_values, read_model
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
-from app.faults import Fault, Refused, from_planner_error, refuse_plan, refused
+from app.faults import Fault, Refused, from_planner_error, refuse_plan, refused, retold
 from app.jobs.access import Caller, check_urgency
 from app.jobs.child import outcomes
 from app.jobs.service import PlanService
@@ -111,12 +112,10 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
 
 def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settings: Settings) -> PlanRequest:
     document = changed_document(request, changes, where)
-    try:
+    with retold(partial(_at, where)):
         changed = read_model(PlanRequest, document)
         check_request_limits(changed, settings)
-    except Refused as refused:
-        raise Refused([_at(fault, where) for fault in refused.faults]) from None
-    return changed
+        return changed
 
 
 def _check_watts(request: PlanRequest, question: Frontier) -> None:
@@ -140,7 +139,7 @@ def _check_numbers(request: PlanRequest, question: Curves) -> None:
             raise Refused((replace(from_planner_error(error), pointer=where),)) from None
 
 
-def _at(fault: Fault, where: str) -> Fault:
+def _at(where: str, fault: Fault) -> Fault:
     """A fault of the changed request, told of the changes that made it."""
     what = f"after the changes {fault.pointer or 'the request'} is refused: {fault.what}"
     return Fault(fault.code, what, where, fault.allowed, fault.remedy)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from app.csv_text import rows_of
-from app.faults import Refused, refuse_request, refused
+from app.faults import Fault, Refused, refuse_request, refused, retold
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,14 +55,13 @@ def read_source(source: str, wanted: Wanted = "file") -> bytes:
 
 def read_document(source: str, reader: Callable[[bytes], Read], wanted: Wanted = "file") -> Read:
     """What a reader makes of a source; what it refuses names the source, for commands that take several."""
-    data = read_source(source, wanted)
-    try:
+    data, name = read_source(source, wanted), "standard input" if source == "-" else source
+
+    def named(fault: Fault) -> Fault:
+        return replace(fault, where=fault.where or (f"{name} ({fault.pointer})" if fault.pointer else name))
+
+    with retold(named):
         return reader(data)
-    except Refused as found:
-        name = "standard input" if source == "-" else source
-        places = [one.where or (f"{name} ({one.pointer})" if one.pointer else name) for one in found.faults]
-        named = [replace(one, where=place) for one, place in zip(found.faults, places, strict=True)]
-        raise Refused(named) from None
 
 
 def keeper(source: str, client: Client | None) -> Client | None:

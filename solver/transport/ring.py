@@ -68,12 +68,12 @@ def _optimal_parts(
     """Parts on edges that offer what those of the plain paths offer, or what those of the widest paths do: of the two
     what empties the fullest edge sooner. A narrow link of another kind than the others is thus no reason to take it.
     """
-    free = capacity > FULL * topology.capacity_bytes_per_s
-    widest = _widest(topology, plain.steps, np.where(free, capacity, 0.0))
+    free = np.where(capacity > FULL * topology.capacity_bytes_per_s, capacity, 0.0)
+    widest = _widest(topology, plain.steps, free)
     kinds = [{_kind(topology.edges[edge]) for edge in ring.load} for ring in (plain, widest)]
     rings = [plain] if kinds[1] <= kinds[0] else [plain, widest]
     size_of = dict(zip(plain.steps, size_by_step, strict=True))
-    found = [_split_of_kinds(topology, ring, np.where(free, capacity, 0.0), size_of) for ring in rings]
+    found = [_split_of_kinds(topology, ring, free, size_of) for ring in rings]
     return min(
         (parts for parts in found if parts is not None),
         key=lambda parts: _fullest_s(parts, size_by_step, capacity),
