@@ -162,7 +162,7 @@ class Context:
     def partitions(self) -> tuple[Blocks, ...]:
         """Partitions of the capacity groups into blocks, with the ways between and inside these."""
         sizes = [sum(self.pools[pool].num_free_gpus for pool in group.pools) for group in self.capacity_groups]
-        splits = bool(self.topology.edges_with_detour) and not self.detours_matter
+        splits = bool(self.topology.edges_with_detour)
         distances = Distances(self.topology, self.pools, self.capacity_groups, splits)
         return partitions(distances, sizes, self.geography.region_u, self.geography.crossing_tiers)
 

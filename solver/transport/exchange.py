@@ -223,10 +223,8 @@ def _split(senders: _Senders, simple: InterSiteRing, sent_bytes: float, capacity
     """The ring split over several paths, where an optimal split saves more than a hundredth of the time.
 
     It is tried where links pace the ring, or where its few connections collide on their planes: more paths have more.
-    A split may take detours, so it is not tried where bytes between buildings are limited or minimised.
     """
-    is_paced = bool(simple.bottlenecks) or simple.reached < 1.0 - LEAST_GAIN
-    if senders.context.detours_matter or not is_paced:
+    if not simple.bottlenecks and simple.reached >= 1.0 - LEAST_GAIN:
         return None
     split = split_ring(senders.context, simple.ring, capacity)
     if split is None:

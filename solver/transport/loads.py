@@ -7,7 +7,6 @@ import numpy as np
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.arrays import FloatArray
 from solver.context import Context
-from solver.network.topology import UPLINK_PREFIX
 from solver.transport.exchange_times import most_at_once
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
@@ -74,14 +73,7 @@ def _exchange_load(context: Context, traffic: Traffic) -> FloatArray:
 
 def cross_building_bytes(context: Context, bytes_e: FloatArray) -> float:
     """Bytes between buildings: those on links between them, and those that leave a building upwards."""
-    total, topology = 0.0, context.topology
-    for index in np.flatnonzero(bytes_e):
-        edge = topology.edges[index]
-        ends = {topology.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
-        arrives = edge.reverse and edge.id.startswith(UPLINK_PREFIX)
-        if len(ends) == 2 and not arrives:
-            total += float(bytes_e[index])
-    return total
+    return float(bytes_e[context.topology.leaves_building_e].sum())
 
 
 def egress_usd(context: Context, bytes_e: FloatArray) -> float:

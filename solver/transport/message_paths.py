@@ -44,14 +44,11 @@ class MessagePaths:
 
 
 def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray) -> MessagePaths | None:
-    """The split under which so many queues on each way leave the fullest edge emptiest; None where it is the plain one.
-
-    A split may take detours, so there is none where bytes between buildings are limited or minimised.
-    """
+    """The split under which so many queues on each way leave the fullest edge emptiest; None if it is the plain one."""
     topology = context.topology
     ways = tuple(sorted(num_queues))
     plain = Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
-    if context.detours_matter or topology.edges_with_detour.isdisjoint(plain.load):
+    if topology.edges_with_detour.isdisjoint(plain.load):
         return None
     found = split_steps(context, plain, free_e, tuple(STEP_BYTES * num_queues[way] for way in ways))
     if found is None or found == plain.parts:

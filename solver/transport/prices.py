@@ -96,7 +96,7 @@ def _phase_prices(context: Context, priced: PricedPhase, capacity: FloatArray) -
     time_s = float(fill_e.max(initial=0.0))
     if time_s <= priced.hidden_s or not priced.size_of:
         return np.zeros(len(capacity))
-    best = route(context.topology, priced.size_of, capacity)
+    best = route(context.topology, priced.size_of, capacity, direct=context.detours_matter)
     if priced.hidden_s < best.time_s and time_s <= best.time_s * (1.0 + SAME_TIME) and best.price_e.any():
         return priced.weight * best.price_e
     full = fill_e >= time_s * (1.0 - SAME_TIME)

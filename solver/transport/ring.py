@@ -16,7 +16,7 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.paths import least_paths, link_graph
+from solver.transport.paths import direct_first, least_paths, link_graph
 from solver.transport.routing import normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only
@@ -59,21 +59,23 @@ def split_steps(
 ) -> tuple[Parts, ...] | None:
     """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room."""
     key = (plain.steps, size_by_step, capacity.tobytes())
-    return context.known.splits.once(key, lambda: _optimal_parts(context.topology, plain, capacity, size_by_step))
+    return context.known.splits.once(key, lambda: _optimal_parts(context, plain, capacity, size_by_step))
 
 
 def _optimal_parts(
-    topology: Topology, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
+    context: Context, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
 ) -> tuple[Parts, ...] | None:
     """Parts on edges that offer what those of the plain paths offer, or what those of the widest paths do: of the two
     what empties the fullest edge sooner. A narrow link of another kind than the others is thus no reason to take it.
+    Where bytes between buildings are limited or minimised, no part takes a detour, which would carry it twice.
     """
+    topology, direct = context.topology, context.detours_matter
     free = np.where(capacity > FULL * topology.capacity_bytes_per_s, capacity, 0.0)
-    widest = _widest(topology, plain.steps, free)
+    widest = _widest(topology, plain.steps, free, direct=direct)
     kinds = [{_kind(topology.edges[edge]) for edge in ring.load} for ring in (plain, widest)]
     rings = [plain] if kinds[1] <= kinds[0] else [plain, widest]
     size_of = dict(zip(plain.steps, size_by_step, strict=True))
-    found = [_split_of_kinds(topology, ring, free, size_of) for ring in rings]
+    found = [_split_of_kinds(topology, ring, free, size_of, direct=direct) for ring in rings]
     return min(
         (parts for parts in found if parts is not None),
         key=lambda parts: _fullest_s(parts, size_by_step, capacity),
@@ -81,17 +83,18 @@ def _optimal_parts(
     )
 
 
-def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray) -> Ring:
+def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray, *, direct: bool) -> Ring:
     """Every step on the one path on which its bytes, edge after edge, take the least time."""
     seconds = np.divide(1.0, capacity, out=np.full(len(capacity), np.inf), where=capacity > 0.0)
     ends = tuple((topology.index_of[source], topology.index_of[target]) for source, target in steps)
-    paths = least_paths(link_graph(topology), seconds, tuple(sorted({source for source, _ in ends})))
+    ranked = direct_first(topology, seconds) if direct else seconds
+    paths = least_paths(link_graph(topology), ranked, tuple(sorted({source for source, _ in ends})))
     joined = all(np.isfinite(paths.length(*pair)) for pair in ends)
     return Ring(steps, tuple(((paths.between(*pair), 1.0),) for pair in ends)) if joined else Ring((), ())
 
 
 def _split_of_kinds(
-    topology: Topology, ring: Ring, capacity: FloatArray, size_of: dict[Step, float]
+    topology: Topology, ring: Ring, capacity: FloatArray, size_of: dict[Step, float], *, direct: bool
 ) -> tuple[Parts, ...] | None:
     """Parts by the multi-commodity flow over edges with room that offer what the paths of a ring offer.
 
@@ -104,7 +107,7 @@ def _split_of_kinds(
     if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, ring.load)}) > 1:
         return ring.parts
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in retained))
-    best = route(open_edges, size_of, capacity[retained])
+    best = route(open_edges, size_of, capacity[retained], direct=direct)
     return tuple(
         normalised([(tuple(retained[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
         for split in best.split_k

@@ -6,7 +6,8 @@ commodity (everything with the same ends), e edge.
     min T + tiny * detours    sum_path x[k, path] = 1,    sum_k,path size[k] x[k, path] [e in path] <= T capacity[e]
 
 Column generation ends when no path is cheaper under the duals, or when the bound sum_k size[k] dist_y(k), y = dual /
-capacity (Shahrokhi & Matula 1990), meets T.
+capacity (Shahrokhi & Matula 1990), meets T. Where no path may be a detour, only paths that leave buildings least often
+count, everywhere in this.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pulp
 from solver.arrays import FloatArray
 from solver.network.split import Step
 from solver.network.topology import Topology
-from solver.transport.paths import LinkGraph, Paths, least_paths, link_graph
+from solver.transport.paths import LinkGraph, Paths, direct_first, least_paths, link_graph
 
 Path = tuple[int, ...]
 SplitK = tuple[tuple[tuple[Path, float], ...], ...]
@@ -69,6 +70,8 @@ class Commodities:
     capacity: FloatArray
     ends_k: tuple[tuple[int, int], ...]
     size_k: FloatArray
+    direct: bool = False
+    """Whether no path may leave more buildings on its way than another one would."""
 
     @cached_property
     def graph(self) -> LinkGraph:
@@ -82,20 +85,23 @@ class Commodities:
 
     def paths_under(self, weight_e: FloatArray) -> Paths:
         """Least paths from all senders."""
-        return least_paths(self.graph, weight_e, self.sources)
+        ranked_e = direct_first(self.topology, weight_e) if self.direct else weight_e
+        return least_paths(self.graph, ranked_e, self.sources)
 
     def distance_k(self, weight_e: FloatArray) -> FloatArray:
         """Least weight between the ends of every commodity."""
         paths = self.paths_under(weight_e)
-        return np.array([paths.length(source, target) for source, target in self.ends_k])
+        return np.array([weight_e[list(paths.between(*ends))].sum() for ends in self.ends_k])
 
 
-def route(topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray) -> PathFlow:
+def route(
+    topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray, *, direct: bool = False
+) -> PathFlow:
     """The best split of `size_of` bytes from place to place, where edges have these capacities.
 
-    Where the paths of least latency are as fast, they stay.
+    Where the paths of least latency are as fast, they stay. With `direct` no path leaves more buildings than it must.
     """
-    commodities = commodities_of(topology, size_of, capacity_bytes_per_s)
+    commodities = replace(commodities_of(topology, size_of, capacity_bytes_per_s), direct=direct)
     best = solve_path_flow(commodities)
     plain_k = least_latency_split(commodities)
     plain_s = fullest_edge_s(commodities, plain_k)
@@ -225,8 +231,8 @@ def _add_cheaper(commodities: Commodities, columns: Columns, weight_e: FloatArra
     paths = commodities.paths_under(weight_e)
     added = 0
     for k, (source, target) in enumerate(commodities.ends_k):
-        cost = commodities.size_k[k] * paths.length(source, target)
         path = paths.between(source, target)
+        cost = commodities.size_k[k] * float(weight_e[list(path)].sum())
         if cost < dual_k[k] - 1e-10 and path not in columns[k]:
             columns[k][path] = None
             added += 1

@@ -35,6 +35,21 @@ def test_routings_ship_everything_and_beat_the_plain_ones(instance):
     assert all(best.time_s <= fullest_edge_s(commodities, split) * SLACK for split in plain)
 
 
+@settings(max_examples=40, deadline=None)
+@given(instances)
+def test_direct_routings_take_the_fewest_links_and_are_optimal_among_those(instance):
+    num_places, extra, num_demands, seed = instance
+    topology, generator = random_network(num_places, num_places - 1 + extra, seed)
+    size_of = random_sizes(generator, topology, num_demands)
+    best = route(topology, size_of, topology.capacity_bytes_per_s, direct=True)
+    fewest = commodities_of(topology, size_of, topology.capacity_bytes_per_s).distance_k(np.ones(len(topology.edges)))
+    for split, hops in zip(best.split_k, fewest, strict=True):
+        assert {len(path) for path, _ in split} == {hops}
+    assert best.bound_s <= best.time_s * SLACK
+    assert best.time_s <= best.bound_s * SLACK
+    assert route(topology, size_of, topology.capacity_bytes_per_s).time_s <= best.time_s * SLACK
+
+
 def assert_bytes_are_conserved_at_every_place(commodities, split):
     """What leaves a place less what enters it is what is sent from there less what is sent to it."""
     load, topology = load_of(commodities, split), commodities.topology

@@ -195,7 +195,12 @@ def test_the_judge_convicts_forged_splits(name):
     assert rule in {one.rule for one in judge(request, forged).violations}
 
 
-def test_limited_bytes_between_buildings_allow_no_split_of_messages():
-    request = pipelines(2, PARALLEL)
-    limit = request.constraints.model_copy(update={"max_cross_building_bytes_per_iteration": 1e15})
-    assert planned(request.model_copy(update={"constraints": limit})).message_splits == ()
+@pytest.mark.parametrize("make", [pipelines, lambda *mesh: meshed(*mesh, constraints=REPLICAS_ONLY, options=LITTLE)])
+def test_limited_bytes_between_buildings_may_take_parallel_links(make):
+    """Split over them no byte leaves a building twice."""
+    request = make(2, PARALLEL)
+    free = planned(request)
+    limit = {"max_cross_building_bytes_per_iteration": free.metrics.cross_building_bytes}
+    held = planned(request.with_constraints(**limit))
+    assert held.metrics.iteration_s == pytest.approx(free.metrics.iteration_s)
+    assert len(bytes_by_link(held)) == 2
