@@ -37,7 +37,7 @@ LEAST_DIFFERENCE = 0.05  # of the predictions of plans that are ranked: twice wh
 RANKED: dict[str, dict[str, Any]] = {
     "four stages": {"pp": [4], "dp": [2], "vpp": [2]},
     "two stages": {"pp": [2], "dp": [4], "vpp": [1]},
-    "no stage across": {"pp": [2], "dp": [3], "pipeline_may_cross_buildings": False},
+    "no stage across": {"pp": [2], "dp": [3], "vpp": [1], "pipeline_may_cross_buildings": False},
 }
 BLOCKING = {"pp": [4], "dp": [2], "vpp": [1], "framework": "megatron-core"}
 PLANS = {**RANKED, "blocking sends": BLOCKING}
