@@ -25,6 +25,7 @@ NAMES = {
 # Fields whose argument says the opposite.
 OPPOSITES = {
     "add_bias_linear": "disable_bias_linear",
+    "apply_rope_fusion": "no_rope_fusion",
     "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
 }
 # How positions are told, in the words of position_embedding_type.
@@ -87,13 +88,13 @@ def _attention(architecture: Architecture) -> Fields:
 
 
 def _positions(architecture: Architecture, one: ModelDefinition) -> Fields:
-    """Latent attention stretches rotary positions under other names."""
+    """Latent attention stretches rotary positions under other names, and rotates in one kernel only if it stretches."""
     scaling, is_latent = one.rope_scaling, architecture.attention.kind == "mla"
     is_yarn = scaling is not None and scaling.kind == "yarn"
     kind = "yarn" if is_yarn and not is_latent else POSITIONS[one.position_embedding]
     found = {"position_embedding_type": kind, "rotary_base": one.rope_base, "rotary_percent": one.rope_fraction}
     if is_latent:
-        found["rope_type"] = "yarn" if is_yarn else "rope"
+        found |= {"rope_type": "yarn" if is_yarn else "rope"} | ({} if is_yarn else {"apply_rope_fusion": False})
     if scaling is None:
         return found
     if scaling.kind == "llama3":

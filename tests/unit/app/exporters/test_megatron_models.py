@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,12 @@ def _model(name: str) -> Architecture:
     return Architecture.model_validate(named_entry("models", name))
 
 
+def _changed(name: str, **definition: Any) -> Architecture:
+    """A model of the catalogue with another definition beside its sizes."""
+    entry = _model(name).model_dump()
+    return Architecture.model_validate({**entry, "definition": {**entry["definition"], **definition}})
+
+
 @pytest.mark.parametrize("name", entry_names("models"))
 def test_every_model_of_the_catalogue_is_defined_beside_its_sizes(name: str) -> None:
     assert _model(name).definition is not None
@@ -58,6 +65,14 @@ def test_experts_are_routed_as_published() -> None:
     assert (given.rope_type, given.rotary_scaling_factor, given.qk_layernorm) == ("yarn", 40.0, True)
     assert given.mtp_num_layers == 1
     assert given.pipeline_model_parallel_layout == "Et*61|mL"
+
+
+@pytest.mark.parametrize(("scaling", "without"), [(None, True), ({"kind": "yarn", "factor": 40, "original_length": 4096}, False)])  # fmt: skip  # noqa: E501
+def test_latent_attention_rotates_in_one_kernel_where_megatron_has_it(scaling: Any, without: bool) -> None:
+    """MLATransformerConfig: "apply_rope_fusion for MLA only works with YARN RoPE"."""
+    given = _arguments(_changed("deepseek-v3", rope_scaling=scaling))
+    assert given.no_rope_fusion is without
+    assert not _arguments(_model("llama-3.1-405b")).no_rope_fusion
 
 
 def test_squared_relu_and_partial_rotation_are_said() -> None:
