@@ -109,6 +109,7 @@ def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
     if moe is None:
         return {}
     width = moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size
+    has_bias = one.router_bias and one.router_score == "sigmoid"
     return {
         "num_moe_experts": moe.num_experts,
         "moe_router_topk": moe.experts_per_token,
@@ -118,8 +119,9 @@ def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
         "moe_grouped_gemm": True,
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_score_function": one.router_score,
-        "moe_router_load_balancing_type": "none" if one.router_bias else "aux_loss",
-        "moe_router_enable_expert_bias": one.router_bias,
+        "moe_router_pre_softmax": moe.experts_per_token == 1 and one.router_score == "softmax",
+        "moe_router_load_balancing_type": "none" if has_bias else "aux_loss",
+        "moe_router_enable_expert_bias": has_bias,
         "moe_router_num_groups": one.router_groups or None,
         "moe_router_group_topk": one.router_groups_per_token or None,
         "moe_router_topk_scaling_factor": one.router_scale if one.router_scale != 1 else None,
@@ -189,6 +191,8 @@ def model_losses(architecture: Architecture) -> Iterator[str]:
         yield "squared ReLU with gates: Megatron-LM has it without gates only, SiLU is set"
     if not architecture.gated_mlp and one.activation == "silu":
         yield "SiLU without gates: Megatron-LM has it with gates only, GELU is left"
+    if architecture.moe is not None and one.router_bias and one.router_score == "softmax":
+        yield "a bias of experts on softmax scores: Megatron has it on sigmoid scores only, an auxiliary loss is set"
     scaling = one.rope_scaling
     if scaling is not None:
         is_latent = architecture.attention.kind == "mla"

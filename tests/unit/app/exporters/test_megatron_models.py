@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.exporters.megatron_args import losses, megatron_args
+from app.exporters.megatron_model import model_losses
 from models.catalogue import entry_names, named_entry
 from models.workload import Architecture
 from tests.build_exports import whole_host_plan, whole_host_request
@@ -73,6 +74,25 @@ def test_latent_attention_rotates_in_one_kernel_where_megatron_has_it(scaling: A
     given = _arguments(_changed("deepseek-v3", rope_scaling=scaling))
     assert given.no_rope_fusion is without
     assert not _arguments(_model("llama-3.1-405b")).no_rope_fusion
+
+
+def test_one_expert_per_token_is_chosen_after_the_softmax() -> None:
+    """TransformerConfig: "Please use --moe-router-pre-softmax when topk is 1", as softmax over one has no gradient."""
+    moe = _model("mixtral-8x7b").moe
+    assert moe is not None
+    for number, score, before in ((1, "softmax", True), (1, "sigmoid", False), (2, "softmax", False)):
+        architecture = _changed("mixtral-8x7b", router_score=score)
+        fewer = moe.model_copy(update={"experts_per_token": number})
+        assert _arguments(architecture.model_copy(update={"moe": fewer})).moe_router_pre_softmax is before
+
+
+def test_experts_have_a_bias_on_sigmoid_scores_only() -> None:
+    """TransformerConfig: "Expert bias for aux-loss-free routing only supports 'sigmoid'"."""
+    given = _arguments(_changed("deepseek-v3", router_score="softmax"))
+    assert (given.moe_router_enable_expert_bias, given.moe_router_load_balancing_type) == (False, ["aux_loss"])
+    told = list(model_losses(_changed("deepseek-v3", router_score="softmax")))
+    assert any("on sigmoid scores only" in line for line in told)
+    assert not any("on sigmoid scores only" in line for line in model_losses(_model("deepseek-v3")))
 
 
 def test_squared_relu_and_partial_rotation_are_said() -> None:
