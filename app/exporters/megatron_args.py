@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from itertools import groupby
 
-from app.exporters.megatron_model import Argument, Fields, arguments, model_arguments, model_losses
+from app.exporters.megatron_limits import check_megatron, profile
+from app.exporters.megatron_model import Argument, Fields, arguments, model_arguments, model_fields, model_losses
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
 from app.faults import refused
-from models.catalogue import named_entry
-from models.framework import FrameworkProfile
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
@@ -56,7 +54,8 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     if request is None:
         raise refused("missing-field", "the model's sizes are in the request, not in the plan", where="request",
                       remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
-    check_megatron(plan)
+    check_megatron(plan, request)
+    _check_positions(request.workload.architecture)
     stated = [
         *_parallelism(plan, request.workload.architecture),
         *_interleaving(plan),
@@ -72,22 +71,13 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     return header(TARGET, losses(plan, request)) + lines
 
 
-def check_megatron(plan: Plan) -> None:
-    """Refuse what Megatron's profile has no order of chunks for: a V's layout would place other layers.
-
-    How the profile shards is no reason: its arguments say FSDP, too, of which it has no times.
-    """
-    for name, detail in profile().lacks(plan.configuration):
-        if name in ("family", "num_microbatches"):
-            raise refused("not-expressible", detail, f"/plan/configuration/{name}",
-                          remedy='Plan with constraints.framework "megatron-core", or use the torchtitan and '
-                          "torch-schedule-csv exports.")  # fmt: skip
-
-
-@cache
-def profile() -> FrameworkProfile:
-    """What the catalogue says of Megatron."""
-    return FrameworkProfile.model_validate(named_entry("frameworks", "megatron-core"))
+def _check_positions(architecture: Architecture) -> None:
+    """The command line takes multi-token prediction with two kinds of positions."""
+    kind = model_fields(architecture)["position_embedding_type"]
+    if architecture.num_mtp_layers and kind not in ("rope", "none"):
+        raise refused("not-expressible", f"multi-token prediction with {kind} positions: Megatron-LM has it with rope "
+                      "and none", "/request/workload/architecture/num_mtp_layers", "0",
+                      "Take isthmus bundle --for nemo, or state other positions.")  # fmt: skip
 
 
 def _parallelism(plan: Plan, architecture: Architecture) -> Iterator[Argument]:

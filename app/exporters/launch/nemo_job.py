@@ -10,7 +10,8 @@ from math import ceil
 from typing import Any
 
 from app.exporters import megatron_model
-from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, check_megatron, layout_of
+from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, layout_of
+from app.exporters.megatron_limits import check_megatron
 from app.exporters.templating import render
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
@@ -23,7 +24,7 @@ ACTIVATIONS = {"silu": "torch.nn.functional.silu", "gelu": "torch.nn.functional.
 
 def nemo_job(plan: Plan, request: PlanRequest) -> str:
     """The script that every rank runs."""
-    check_megatron(plan)
+    check_megatron(plan, request)
     architecture = request.workload.architecture
     definition = megatron_model.definition_of(architecture)
     return render(

@@ -1,0 +1,82 @@
+"""What Megatron would stop at when it starts is refused here, with what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.exporters.launch.nemo_job import nemo_job
+from app.exporters.megatron_args import megatron_args
+from app.faults import Refused
+from models.catalogue import named_entry
+from models.plan import Degrees
+from models.request import PlanRequest
+from models.workload import Architecture
+from tests.build_exports import whole_host_plan, whole_host_request
+
+BOTH = pytest.mark.parametrize("export", [megatron_args, nemo_job])
+
+
+def _asking(architecture: Architecture | None = None, optimizer: str = "adam", precision: str = "bf16") -> PlanRequest:
+    request = whole_host_request()
+    old = request.workload
+    changes = {
+        "architecture": architecture or old.architecture,
+        "optimizer": old.optimizer.model_copy(update={"name": optimizer}),
+        "precision": precision,
+    }
+    return request.model_copy(update={"workload": old.model_copy(update=changes)})
+
+
+def _model(name: str, definition: dict[str, Any], **changes: Any) -> Architecture:
+    entry: dict[str, Any] = named_entry("models", name)
+    return Architecture.model_validate({**entry, **changes, "definition": {**entry["definition"], **definition}})
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("sharding", "group", "precision", "why"),
+    [
+        ("fsdp", 2, "bf16", "Megatron's FSDP has adam and sgd"),
+        ("hsdp", 1, "bf16", "Megatron's FSDP has adam and sgd"),
+        ("zero1", 1, "bf16", "2 copies of the optimizer state"),
+        ("zero1", 2, "fp16", "muon in fp16"),
+    ],
+)
+def test_muon_is_refused_where_megatron_has_it_not(
+    export: Any, sharding: str, group: int, precision: str, why: str
+) -> None:
+    plan = whole_host_plan("dp_out", sharding=sharding, shard_group_replicas=group)
+    with pytest.raises(Refused, match=why) as caught:
+        export(plan, _asking(optimizer="muon", precision=precision))
+    assert caught.value.faults[0].code == "not-expressible"
+    assert export(plan, _asking())
+
+
+@BOTH
+def test_muon_runs_with_one_copy_of_its_state(export: Any) -> None:
+    assert "muon" in export(whole_host_plan("dp_out"), _asking(optimizer="muon"))
+
+
+@BOTH
+def test_experts_with_biases_are_not_split(export: Any) -> None:
+    """TransformerConfig: "Bias in Moe is only supported when ETP==1"."""
+    model = _model("mixtral-8x7b", {"linear_bias": True})
+    with pytest.raises(Refused, match="biases on whole experts only"):
+        export(whole_host_plan("dp_out", layers_per_stage=(16, 16)), _asking(model))
+    whole = whole_host_plan("dp_out", degrees=Degrees(tp=1, pp=2, dp=16), layers_per_stage=(16, 16))
+    assert export(whole, _asking(model))
+    assert export(whole_host_plan("dp_out", layers_per_stage=(16, 16)), _asking(_model("mixtral-8x7b", {})))
+
+
+@pytest.mark.parametrize("positions", ["learned", "none", "rope"])
+def test_tokens_further_on_are_predicted_with_two_kinds_of_positions(positions: str) -> None:
+    model = _model("llama-3.1-8b", {"position_embedding": positions, "rope_scaling": None}, num_mtp_layers=1)
+    plan = whole_host_plan("dp_out", layers_per_stage=(16, 16))
+    if positions == "learned":
+        with pytest.raises(Refused, match="multi-token prediction with learned_absolute positions"):
+            megatron_args(plan, _asking(model))
+        assert nemo_job(plan, _asking(model))
+    else:
+        assert "--mtp-num-layers 1" in megatron_args(plan, _asking(model))
