@@ -174,12 +174,17 @@ def _goes_without_saying(name: str, fields: Fields) -> bool:
 
 
 def _feed_forward(architecture: Architecture) -> Iterator[Argument]:
-    """SiLU exists with gates alone, squared ReLU without them alone; GELU with gates is Megatron's quick form."""
-    activation = definition_of(architecture).activation
+    """SiLU exists with gates alone, squared ReLU without them alone; GELU with gates is Megatron's quick form.
+
+    A bias is added in GELU's kernel by default, which Megatron refuses for another activation.
+    """
+    one = definition_of(architecture)
+    activation = one.activation
     if architecture.gated_mlp:
         yield ("--quick-geglu",) if activation == "gelu" else ("--swiglu",)
     elif activation == "squared_relu":
         yield ("--squared-relu",)
+        yield from arguments({"no_bias_gelu_fusion": one.linear_bias})
 
 
 def model_losses(architecture: Architecture) -> Iterator[str]:

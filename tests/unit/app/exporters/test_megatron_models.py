@@ -105,6 +105,12 @@ def test_squared_relu_and_partial_rotation_are_said() -> None:
     )
 
 
+def test_squared_relu_adds_a_bias_by_itself() -> None:
+    """TransformerConfig: "When bias_activation_fusion is True, activation function should be either gelu, swiglu"."""
+    assert _arguments(_changed("nemotron-4-340b", linear_bias=True)).no_bias_gelu_fusion
+    assert not _arguments(_changed("gpt-3-175b", linear_bias=True)).no_bias_gelu_fusion
+
+
 def test_a_model_without_a_definition_is_called_so() -> None:
     told = list(losses(whole_host_plan("pp_out"), whole_host_request()))
     assert any("definition beside its sizes is not in the request" in line for line in told)
