@@ -64,7 +64,10 @@ def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, .
         yield "parallelism.pipeline_parallel_schedule", SCHEDULE_OF_FAMILY[one.family]
         yield "parallelism.pipeline_parallel_schedule_csv", SCHEDULE_FILE
         yield "parallelism.num_pp_microbatches", str(one.num_microbatches)
-        yield ("training.disable_cuda_graphs",)  # torchtitan refuses pipelines with them
+    if degrees.pp > 1 or degrees.ep > 1:
+        yield (
+            "training.disable_cuda_graphs",
+        )  # torchtitan refuses pipelines with them, and most dispatchers of tokens
     if request is not None:
         sequence = request.workload.sequence_length
         yield "training.max_context_length", str(sequence)

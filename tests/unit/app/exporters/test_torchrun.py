@@ -95,6 +95,17 @@ def test_experts_are_dealt_to_tensor_parallel_ranks_too() -> None:
     assert expert_ranks(configuration, request) == 2, "without experts nothing is dealt"
 
 
+@pytest.mark.parametrize(
+    ("degrees", "asked"),
+    [({"pp": 1, "ep": 1}, False), ({"pp": 1, "ep": 2}, True), ({"pp": 2, "ep": 1}, True), ({"pp": 2, "ep": 2}, True)],
+)
+def test_cuda_graphs_are_off_where_torchtitan_refuses_them(degrees: dict[str, int], asked: bool) -> None:
+    """Trainer.Config: "CUDA graphs do not support pipeline parallelism yet", nor dispatchers that wait for the CPU."""
+    layers = (4, 4) if degrees["pp"] == 2 else (8,)
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, dp=2, **degrees), layers_per_stage=layers)
+    assert _overrides(plan).get("disable_cuda_graphs", False) is asked
+
+
 def test_a_step_has_the_tokens_of_the_request() -> None:
     found = _overrides(whole_host_plan("pp_out"))
     assert found["num_tokens_per_train_step"] == 8 * 4096
