@@ -20,6 +20,7 @@ from app.exporters.transport_losses import transport_losses
 from app.faults import Refused, refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
+from models.workload import Precision
 
 TARGET = Target(
     "torchtitan",
@@ -70,6 +71,8 @@ def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, .
         )  # torchtitan refuses pipelines with them, and most dispatchers of tokens
     if request is not None:
         sequence = request.workload.sequence_length
+        if request.workload.precision == "fp32":
+            yield "training.mixed_precision_param", "float32"
         yield "training.max_context_length", str(sequence)
         yield "training.num_tokens_per_microbatch_per_dp_rank", str(one.micro_batch_sequences * sequence)
         yield "training.num_tokens_per_train_step", str(request.workload.tokens_per_iteration)
@@ -158,14 +161,21 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
             yield "experts split over tensor-parallel ranks: torchtitan deals whole ones to these ranks"
     if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: torchtitan's model is taken without them"
-    if request is not None and request.workload.precision != "bf16":
-        yield f"{request.workload.precision}: add torchtitan's converter of linear layers to the config function"
+    if request is not None:
+        yield from _precision_losses(request.workload.precision)
     if one.recompute != "none":
         config = "FullAC" if one.recompute == "full" else "SelectiveAC"
         yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)
+
+
+def _precision_losses(precision: Precision) -> Iterator[str]:
+    if precision == "fp16":
+        yield "fp16: torchtitan has bfloat16 and float32, it computes in bfloat16"
+    elif precision in ("fp8", "fp4"):
+        yield f"{precision}: add torchtitan's converter of linear layers to the config function"
 
 
 def _zero1_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:

@@ -15,6 +15,7 @@ from app.exporters.torchrun_script import torchrun_script
 from app.exporters.torchtitan_args import expert_ranks, losses, shard_replicas, torchtitan_args
 from app.faults import Refused
 from models.plan import Degrees, Plan
+from models.request import PlanRequest
 from models.workload import Architecture
 from tests.build_exports import whole_host_plan, whole_host_request, wide_plan
 from tests.build_plan import build_plan
@@ -32,18 +33,19 @@ FIELDS = {  # torchtitan/config/configs.py, August 2026
     "parallelism.pipeline_parallel_schedule_csv": str,
     "parallelism.num_pp_microbatches": int,
     "training.max_context_length": int,
+    "training.mixed_precision_param": str,
     "training.num_tokens_per_microbatch_per_dp_rank": int,
     "training.num_tokens_per_train_step": int,
     "training.disable_cuda_graphs": bool,
 }
 
 
-def _overrides(plan: Plan) -> dict[str, int | str]:
+def _overrides(plan: Plan, request: PlanRequest | None = None) -> dict[str, int | str]:
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     for name, kind in FIELDS.items():
         how: dict[str, Any] = {"action": "store_true"} if kind is bool else {"type": kind}
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS, **how)
-    text = torchtitan_args(plan, whole_host_request())
+    text = torchtitan_args(plan, request or whole_host_request())
     return {name.partition(".")[2]: value for name, value in
             vars(parser.parse_args(shlex.split(text, comments=True))).items()}  # fmt: skip
 
@@ -104,6 +106,26 @@ def test_cuda_graphs_are_off_where_torchtitan_refuses_them(degrees: dict[str, in
     layers = (4, 4) if degrees["pp"] == 2 else (8,)
     plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, dp=2, **degrees), layers_per_stage=layers)
     assert _overrides(plan).get("disable_cuda_graphs", False) is asked
+
+
+@pytest.mark.parametrize(
+    ("precision", "computed", "told"),
+    [
+        ("bf16", None, None),
+        ("fp32", "float32", None),
+        ("fp16", None, "torchtitan has bfloat16 and float32"),
+        ("fp8", None, "converter of linear layers"),
+    ],
+)
+def test_torchtitan_computes_in_the_precision_of_the_request(
+    precision: str, computed: str | None, told: str | None
+) -> None:
+    request = whole_host_request()
+    workload = request.workload.model_copy(update={"precision": precision})
+    asked = request.model_copy(update={"workload": workload})
+    assert _overrides(whole_host_plan("pp_out"), asked).get("mixed_precision_param") == computed
+    lines = [line for line in losses(whole_host_plan("pp_out"), asked) if line.startswith(precision)]
+    assert [told in line for line in lines] == [True] if told else lines == []
 
 
 def test_a_step_has_the_tokens_of_the_request() -> None:
