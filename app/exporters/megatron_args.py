@@ -17,6 +17,7 @@ from app.exporters.megatron_model import Argument, Fields, arguments, model_argu
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
+from app.exporters.workload_losses import workload_losses
 from app.faults import refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
@@ -196,6 +197,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     yield from _group_losses(plan)
     if request is not None:
         yield from model_losses(request.workload.architecture)
+        yield from workload_losses(request.workload, "Megatron")
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)

@@ -17,6 +17,7 @@ from itertools import accumulate
 from app.exporters.places import building_of
 from app.exporters.target import Target, header
 from app.exporters.transport_losses import transport_losses
+from app.exporters.workload_losses import workload_losses
 from app.faults import Refused, refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
@@ -163,6 +164,9 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
         yield "multi-token prediction layers: torchtitan's model is taken without them"
     if request is not None:
         yield from _precision_losses(request.workload.precision)
+        yield from workload_losses(request.workload, "torchtitan")
+        if request.workload.optimizer.name != "adam":
+            yield f"{request.workload.optimizer.name}: set the optimizer in the config function, which has AdamW"
     if one.recompute != "none":
         config = "FullAC" if one.recompute == "full" else "SelectiveAC"
         yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"

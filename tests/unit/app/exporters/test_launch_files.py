@@ -94,6 +94,25 @@ def test_what_cannot_be_said_is_reported() -> None:
     assert text.startswith("# for Megatron-LM core 0.13 to 0.20\n")
 
 
+@pytest.mark.parametrize(
+    ("change", "told", "by"),
+    [
+        ({"causal_attention": False}, "attention to later tokens", ("megatron-args", "torchtitan-args")),
+        ({"flash_attention": False}, "attention that stores its scores", ("megatron-args", "torchtitan-args")),
+        ({"optimizer": {"name": "muon"}}, "muon: set the optimizer", ("torchtitan-args",)),
+    ],
+)
+def test_what_a_trainer_does_otherwise_than_the_request_is_reported(
+    change: Any, told: str, by: tuple[Any, ...]
+) -> None:
+    body = good_request()
+    body["workload"].update(change)
+    plan, asked = whole_host_plan("dp_out"), PlanRequest.model_validate(body)
+    for kind in ("megatron-args", "torchtitan-args"):
+        assert any(line.startswith(told) for line in EXPORTERS[kind].losses(plan, asked)) is (kind in by)
+        assert not any(line.startswith(told) for line in EXPORTERS[kind].losses(plan, _request()))
+
+
 def test_the_schedule_is_in_the_words_of_pytorch() -> None:
     rows = [line.split(",") for line in torch_schedule_csv(tiny_plan(2.0)).splitlines()]
     assert rows[0] == ["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"]
