@@ -21,7 +21,7 @@ from app.exporters.workload_losses import workload_losses
 from app.faults import Refused, refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
-from models.workload import Precision
+from models.workload import GroupedQueryAttention, Precision
 
 TARGET = Target(
     "torchtitan",
@@ -38,17 +38,41 @@ SCHEDULE_OF_FAMILY = {"one_way": "1F1B", "loop": "Interleaved1F1B", "v": "ZBVZer
 
 def torchtitan_args(plan: Plan, request: PlanRequest | None = None) -> str:
     """The loss report and the stages as comments, then the overrides."""
-    _check(plan.configuration)
+    _check(plan, request)
     parts = json.dumps(module_names(plan.configuration.layers_per_stage))
     lines = "".join(shlex.join([f"--{name}", *values]) + "\n" for name, *values in _overrides(plan, request))
     return f"{header(TARGET, losses(plan, request))}# module_fqns_per_model_part = {parts}\n{lines}"
 
 
-def _check(one: Configuration) -> None:
-    if one.family == "v" and one.degrees.vpp != 2:
-        raise refused("not-expressible", f"a V of {one.degrees.vpp} chunks per rank: torchtitan folds V in two",
-                      "/plan/configuration/degrees/vpp", "2",
-                      "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
+def _check(plan: Plan, request: PlanRequest | None) -> None:
+    """Refuse what torchtitan stops at when it starts."""
+    for what, pointer, allowed, remedy in _refusals(plan, request):
+        raise refused("not-expressible", what, pointer, allowed, remedy)
+
+
+def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, str, str, str]]:
+    """What, where, what would do, and the way out. Source: Decoder.Config and ParallelDims of torchtitan."""
+    one, degrees = plan.configuration, plan.configuration.degrees
+    where = "/plan/configuration/degrees"
+    if one.family == "v" and degrees.vpp != 2:
+        yield (f"a V of {degrees.vpp} chunks per rank: torchtitan folds V in two", f"{where}/vpp", "2",
+               "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
+    if request is None:
+        return
+    architecture = request.workload.architecture
+    if architecture.tied_embeddings and degrees.pp > 1:
+        yield ("embeddings tied over a pipeline: torchtitan ties them on one rank", f"{where}/pp", "1",
+               "Plan with constraints.allowed.pp [1].")  # fmt: skip
+    heads = architecture.attention
+    if isinstance(heads, GroupedQueryAttention) and heads.num_kv_heads % degrees.tp:
+        yield (f"{heads.num_kv_heads} key/value heads over {degrees.tp} tensor-parallel ranks: torchtitan does not "
+               "repeat heads", f"{where}/tp", "a divisor of the key/value heads",
+               "Plan with constraints.allowed.tp that divide them.")  # fmt: skip
+    ranks = shard_replicas(plan, request) * degrees.cp * degrees.tp
+    if ranks % expert_ranks(one, request):
+        yield (f"experts shared by {expert_ranks(one, request)} ranks, where {ranks} have one copy of the state: "
+               "torchtitan shares them inside a copy", f"{where}/ep", "a divisor of these ranks",
+               "Plan with constraints.allowed.sharding [\"fsdp\"], or a smaller ep.")  # fmt: skip
 
 
 def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, ...]]:

@@ -153,6 +153,42 @@ def test_a_v_of_three_chunks_is_refused() -> None:
         torchtitan_args(plan)
 
 
+def _with_model(**changes: Any) -> PlanRequest:
+    request = whole_host_request()
+    old = request.workload.architecture
+    architecture = Architecture.model_validate({**old.model_dump(), **changes})
+    return request.model_copy(update={"workload": request.workload.model_copy(update={"architecture": architecture})})
+
+
+def test_tied_embeddings_over_a_pipeline_are_refused() -> None:
+    """Decoder.Config: "Weight tying is not supported with Pipeline Parallel"."""
+    with pytest.raises(Refused, match="torchtitan ties them on one rank"):
+        torchtitan_args(whole_host_plan("pp_out"), _with_model(tied_embeddings=True))
+    whole = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=1, dp=2), layers_per_stage=(8,))
+    assert torchtitan_args(whole, _with_model(tied_embeddings=True))
+
+
+def test_key_value_heads_are_not_repeated() -> None:
+    """Decoder.Config: "tensor_parallel_degree must divide n_kv_heads"."""
+    attention = {"kind": "gqa", "num_heads": 32, "num_kv_heads": 4, "head_dim": 128}
+    with pytest.raises(Refused, match="4 key/value heads over 8 tensor-parallel ranks"):
+        torchtitan_args(whole_host_plan("pp_out"), _with_model(attention=attention))
+    assert torchtitan_args(whole_host_plan("pp_out"), _with_model(attention={**attention, "num_kv_heads": 8}))
+
+
+@pytest.mark.parametrize(("sharding", "group", "taken"), [("ddp", 1, False), ("hsdp", 1, False), ("fsdp", 2, True)])
+def test_experts_are_shared_inside_a_copy_of_the_state(sharding: str, group: int, taken: bool) -> None:
+    """ParallelDims: "expert_parallel_degree must divide dp_shard * cp * tp"."""
+    moe = {"num_experts": 64, "experts_per_token": 2, "expert_ffn_hidden_size": 1024}
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, ep=2), sharding=sharding,
+                           shard_group_replicas=group)  # fmt: skip
+    if taken:
+        assert "expert_parallel_degree 16" in torchtitan_args(plan, _with_model(moe=moe))
+        return
+    with pytest.raises(Refused, match="experts shared by 16 ranks, where 8 have one copy"):
+        torchtitan_args(plan, _with_model(moe=moe))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the script and a torchrun that prints its arguments."""
