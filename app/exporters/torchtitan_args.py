@@ -177,8 +177,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     yield "times: the runtime starts an operation when its inputs are there, in the order of the CSV"
     if request is None:
         yield "sequence length and batch: they are in the request, which was not given"
-    if one.sharding == "zero1":
-        yield from _zero1_losses(plan, request)
+    yield from _sharding_losses(plan, request)
     if request is not None and request.workload.architecture.moe and one.degrees.tp > 1:
         if expert_ranks(one, request) == one.degrees.ep:
             yield f"experts split over {one.degrees.tp} tensor-parallel ranks: torchtitan holds them whole on each"
@@ -204,6 +203,17 @@ def _precision_losses(precision: Precision) -> Iterator[str]:
         yield "fp16: torchtitan has bfloat16 and float32, it computes in bfloat16"
     elif precision in ("fp8", "fp4"):
         yield f"{precision}: add torchtitan's converter of linear layers to the config function"
+
+
+def _sharding_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:
+    one = plan.configuration
+    if one.sharding == "zero1":
+        yield from _zero1_losses(plan, request)
+    elif one.sharding in ("fsdp", "hsdp") and one.degrees.pp > 1:
+        more = max(use.weights_bytes + use.gradients_bytes for use in plan.memory)
+        shards = one.shard_group_replicas * one.degrees.cp
+        yield ("gathering a layer at a time: in a pipeline PyTorch holds all parameters and gradients of a stage until "
+               f"its last micro-batch, up to {more * (shards - 1) / 1e9:.1f} GB more per GPU than planned")  # fmt: skip
 
 
 def _zero1_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:

@@ -153,6 +153,16 @@ def test_a_v_of_three_chunks_is_refused() -> None:
         torchtitan_args(plan)
 
 
+@pytest.mark.parametrize(("sharding", "group", "pp", "told"), [("fsdp", 2, 2, True), ("fsdp", 2, 1, False), ("ddp", 1, 2, False)])  # fmt: skip  # noqa: E501
+def test_whole_stages_in_memory_are_told(sharding: str, group: int, pp: int, told: bool) -> None:
+    """backward_maybe_with_nosync: set_reshard_after_backward(False), set_requires_gradient_sync(False)."""
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, dp=2, pp=pp), layers_per_stage=(8 // pp,) * pp,
+                           sharding=sharding, shard_group_replicas=group)  # fmt: skip
+    use = plan.memory[0].model_copy(update={"weights_bytes": 3e9, "gradients_bytes": 6e9})
+    lines = list(losses(plan.model_copy(update={"memory": (use,)})))
+    assert any("up to 9.0 GB more per GPU than planned" in line for line in lines) is told
+
+
 def _with_model(**changes: Any) -> PlanRequest:
     request = whole_host_request()
     old = request.workload.architecture
