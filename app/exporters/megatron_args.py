@@ -101,9 +101,15 @@ def layout_of(plan: Plan, architecture: Architecture) -> str:
 
 def _interleaving(plan: Plan) -> Iterator[Argument]:
     """Consecutive micro-batches per chunk, where Megatron's default (the ranks) is not the plan's or not legal."""
-    degrees = plan.configuration.degrees
-    if degrees.vpp > 1 and degrees.pp > 1 and (group := _group(plan)) != degrees.pp:
+    if (group := group_of(plan)) is not None:
         yield "--microbatch-group-size-per-virtual-pipeline-stage", str(group)
+
+
+def group_of(plan: Plan) -> int | None:
+    """Consecutive micro-batches per chunk where they have to be said; None where Megatron's default is right."""
+    degrees = plan.configuration.degrees
+    group = _group(plan) if degrees.vpp > 1 and degrees.pp > 1 else degrees.pp
+    return None if group == degrees.pp else group
 
 
 def _group(plan: Plan) -> int:

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from app.exporters import megatron_model
-from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, layout_of
+from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, group_of, layout_of
 from app.exporters.megatron_limits import check_megatron
 from app.exporters.templating import render
 from models.plan import Configuration, Plan
@@ -98,4 +98,6 @@ def _degrees(plan: Plan, request: PlanRequest) -> dict[str, Any]:
         layout = layout_of(plan, request.workload.architecture)
         found["pipeline_model_parallel_layout"] = layout
         found["virtual_pipeline_model_parallel_size"] = degrees.vpp if degrees.vpp > 1 else None
+        if (group := group_of(plan)) is not None:
+            found["microbatch_group_size_per_vp_stage"] = group
     return found

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from app.exporters.launch.nemo_job import model_fields
 from app.exporters.megatron_args import consecutive_microbatches, legal_group, megatron_args
 from app.exporters.megatron_communicators import megatron_communicators
 from app.exporters.slurm_hostfile import slurm_hostfile
@@ -125,6 +126,7 @@ def test_the_group_is_the_plans_where_megatron_can_run_it(
 ) -> None:
     plan = _looped(generator, rows, num_microbatches)
     assert parsed(plan).microbatch_group_size_per_virtual_pipeline_stage == group
+    assert model_fields(plan, whole_host_request()).get("microbatch_group_size_per_vp_stage") == group
     planned = 4 if rows == FOUR else 2
     told = f"# not expressed: {planned} consecutive micro-batches per chunk: Megatron runs {group or 2}"
     assert (told in megatron_args(plan, whole_host_request())) is (planned != (group or 2))
