@@ -63,20 +63,26 @@ def padded_vocabulary(vocab_size: int, tp: int) -> int:
 
 
 def settings_of(one: Configuration, workload: Workload) -> dict[str, Any]:
-    """Fields of the other parts of the configuration, by part and name."""
+    """Fields of the other parts of the configuration, by part and name.
+
+    Muon over all replicas has a name and a sharding of its own, layer by layer: Megatron-Bridge's recipes with it have
+    no distributed optimizer.
+    """
     instances = one.degrees.dp // max(one.shard_group_replicas, 1)
     is_fsdp = one.sharding in ("fsdp", "hsdp")
+    by_layer = workload.optimizer.name == "muon" and one.sharding == "zero1"
+    is_distributed = one.sharding != "ddp" and not by_layer
     return {
         "train.micro_batch_size": one.micro_batch_sequences,
         "train.global_batch_size": workload.global_batch_sequences,
         "dataset.seq_length": workload.sequence_length,
         "tokenizer.vocab_size": workload.architecture.vocab_size,
-        "ddp.use_distributed_optimizer": one.sharding != "ddp",
-        "optimizer.use_distributed_optimizer": one.sharding != "ddp",
-        "optimizer.optimizer": workload.optimizer.name,
+        "ddp.use_distributed_optimizer": is_distributed,
+        "optimizer.use_distributed_optimizer": is_distributed,
+        "optimizer.optimizer": "dist_muon" if by_layer else workload.optimizer.name,
         "ddp.num_distributed_optimizer_instances": 1 if one.sharding == "ddp" else instances,
         "ddp.overlap_grad_reduce": True,
-        "ddp.overlap_param_gather": one.sharding != "ddp",
+        "ddp.overlap_param_gather": is_distributed,
         "dist.nccl_communicator_config_path": COMMUNICATORS_FILE,
         **({"ddp.use_megatron_fsdp": True, "dist.use_megatron_fsdp": True, "checkpoint.ckpt_format": "fsdp_dtensor",
             "ddp.data_parallel_sharding_strategy": "optim_grads_params",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.exporters.launch.nemo_job import nemo_job
+from app.exporters.launch.nemo_job import nemo_job, settings_of
 from app.exporters.megatron_args import megatron_args
 from app.faults import Refused
 from models.catalogue import named_entry
@@ -57,6 +57,18 @@ def test_muon_is_refused_where_megatron_has_it_not(
 @BOTH
 def test_muon_runs_with_one_copy_of_its_state(export: Any) -> None:
     assert "muon" in export(whole_host_plan("dp_out"), _asking(optimizer="muon"))
+
+
+@pytest.mark.parametrize(("sharding", "group", "name"), [("zero1", 2, "dist_muon"), ("ddp", 1, "muon")])
+def test_nemo_shards_muon_layer_by_layer(sharding: str, group: int, name: str) -> None:
+    """kimi_k2.py of Megatron-Bridge: distributed_muon_with_cosine_annealing, without the distributed optimizer."""
+    plan = whole_host_plan("dp_out", sharding=sharding, shard_group_replicas=group)
+    found = settings_of(plan.configuration, _asking(optimizer="muon").workload)
+    assert found["optimizer.optimizer"] == name
+    assert not found["ddp.use_distributed_optimizer"]
+    assert not found["optimizer.use_distributed_optimizer"]
+    assert not found["ddp.overlap_param_gather"]
+    assert settings_of(plan.configuration, _asking().workload)["ddp.use_distributed_optimizer"] is (sharding == "zero1")
 
 
 @BOTH
