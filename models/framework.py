@@ -2,7 +2,8 @@
 
 A profile says what the framework has, when a stage waits for its messages, and how backward and batch are divided.
 Constants of the cost model are those of the stack profile. Degrees are not limited: every framework here takes any that
-divide, and gives every replica the same number of micro-batches of the same size, as plans do.
+divide, and gives every replica the same number of micro-batches of the same size, as plans do. Where the state has
+several copies, every framework shares experts inside one of them.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class FrameworkProfile(Frozen):
         if used.sharding == "zero1" and used.num_state_copies > 1 and not self.optimizer_copies:
             yield "shard_group_replicas", f"{self.name} shards the optimizer state over all replicas"
         degrees, count = used.degrees, used.num_microbatches
+        sharing = used.shard_group_replicas * degrees.cp
+        if used.num_state_copies > 1 and sharing % degrees.ep:
+            detail = f"{self.name} shares experts inside a copy of the state, over {sharing} ranks, not {degrees.ep}"
+            yield "shard_group_replicas", detail
         if degrees.cp > 1 and not self.context_parallel:
             yield "cp", f"{self.name} has no context parallelism, cp is {degrees.cp}"
         if used.layer_split != "even" and not self.unequal_layers:

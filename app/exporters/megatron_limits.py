@@ -39,7 +39,7 @@ def profile() -> FrameworkProfile:
 def _refusals(one: Configuration, workload: Workload) -> Iterator[Refusal]:
     """How the profile shards is no reason: its arguments say FSDP, too, of which it has no times."""
     for name, detail in profile().lacks(one):
-        if name in ("family", "num_microbatches"):
+        if name in ("family", "num_microbatches", "shard_group_replicas"):
             yield detail, f"/plan/configuration/{name}", OTHER_PLAN
     if workload.optimizer.name == "muon":
         yield from ((what, "/plan/configuration/sharding", OTHER_OPTIMIZER) for what in _of_muon(one, workload))

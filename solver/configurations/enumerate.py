@@ -275,7 +275,8 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
 
-    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away.
+    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away. A framework
+    shares experts inside a group.
     """
     names = request.constraints.allowed.sharding or USUAL_SHARDING
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
@@ -284,6 +285,8 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
     keep = (dp % split == 0) & (shard_group >= 1) & ((split == 1) | (shard_group > 1))
+    if request.constraints.framework is not None:
+        keep &= (split == 1) | (shard_group * rows["cp"][:, None] % rows["ep"][:, None] == 0)
     trivial = (dp == 1) & ((sharding == FSDP) | (sharding == HSDP))
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial

@@ -77,10 +77,13 @@ def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]
     used = candidate.configuration
     if used.sharding != "zero1":
         return
+    framework = context.request.constraints.framework
     for copies in optimizer_copies(context.request, list(context.pools)):
         if copies == used.num_state_copies or used.degrees.dp % copies or used.degrees.dp == copies:
             continue
         moved = used.model_copy(update={"shard_group_replicas": used.degrees.dp // copies})
+        if framework is not None and any(framework.lacks(moved)):
+            continue
         if all(route.num_replicas % bundle_of(moved) == 0 for route in candidate.routes):
             yield replace(candidate, configuration=moved)
 

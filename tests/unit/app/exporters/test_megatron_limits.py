@@ -72,6 +72,19 @@ def test_nemo_shards_muon_layer_by_layer(sharding: str, group: int, name: str) -
 
 
 @BOTH
+@pytest.mark.parametrize(("group", "refused"), [(1, True), (2, False)])
+def test_experts_are_shared_inside_a_copy_of_the_state(export: Any, group: int, refused: bool) -> None:
+    """initialize_model_parallel: "Expert data parallel size should be divisible by partial DistOpt shard factor"."""
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=8, pp=2, dp=2, ep=2), layers_per_stage=(16, 16),
+                           shard_group_replicas=group)  # fmt: skip
+    if not refused:
+        assert export(plan, _asking(_model("mixtral-8x7b", {})))
+        return
+    with pytest.raises(Refused, match="shares experts inside a copy of the state, over 1 ranks, not 2"):
+        export(plan, _asking(_model("mixtral-8x7b", {})))
+
+
+@BOTH
 def test_experts_with_biases_are_not_split(export: Any) -> None:
     """TransformerConfig: "Bias in Moe is only supported when ETP==1"."""
     model = _model("mixtral-8x7b", {"linear_bias": True})

@@ -17,6 +17,7 @@ from solver.bounds.relaxation import relaxed_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
+from solver.configurations.framework import within_framework
 from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import Shares, StageCosts
 from solver.cost.stage import StageCost
@@ -35,6 +36,19 @@ def test_a_building_more_takes_no_configuration_away(num_places: int) -> None:
     fewer, more = ({tuple(row) for row in _rows(space).tolist()} for space in spaces)
     assert fewer
     assert fewer <= more
+
+
+@pytest.mark.parametrize(("framework", "inside"), [(None, False), ("torchtitan", True), ("megatron-core", True)])
+def test_a_framework_shares_experts_inside_a_copy_of_the_state(framework: str | None, inside: bool) -> None:
+    moe = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
+    allowed = {**FIXED, "ep": [1, 8], "dp": [8], "sharding": ["zero1", "hsdp", "fsdp"]}
+    workload = {"architecture": {**ARCHITECTURE, "moe": moe}}
+    asked = job(hosts=(4, 4), allowed=allowed, workload=workload, constraints={"framework": framework})
+    one = enumerate_space(within_framework(asked)).columns
+    copies = one.dp // np.maximum(one.shard_group, 1)
+    wide = (copies > 1) & (one.ep > one.shard_group * one.cp)
+    assert ((copies > 1) & (one.ep == 1)).any()
+    assert wide.any() != inside
 
 
 def test_enumeration_holds_no_second_copy_of_the_space() -> None:
