@@ -23,6 +23,7 @@ from app.exporters.kubernetes import (
 )
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.target import Target, header
+from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -31,6 +32,9 @@ TARGET = Target(
     "Kueue 0.14 to 0.20, JobSet 0.8 to 0.11",
     (f"a Kueue Topology whose levels hold {BUILDING_LABEL} and {NEAREST_LABEL}, and a LocalQueue", *NEEDS),
 )
+
+# Pod sets of one workload, least versions first: validation of spec.podSets in apis/kueue/v1beta*/workload_types.go.
+MOST_POD_SETS = {"0.14": 8, "0.18": 10, "0.19": 18}
 
 
 def kueue_jobset(plan: Plan, request: PlanRequest | None = None) -> str:
@@ -57,6 +61,11 @@ def kueue_topology() -> str:
 
 def _manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions, *, files: str | None) -> str:
     groups, name = pod_groups(plan, request), options.name
+    most = max(MOST_POD_SETS.values())
+    if len(groups) > most:
+        raise refused("not-expressible", f"{len(groups)} groups of pods, each with a place of its own: Kueue admits no "
+                      f"more than {most} together", "/plan/placement/rank_map", f"at most {most}",
+                      "Take the volcano-job export or Slurm, or plan with fewer pipeline ranks.")  # fmt: skip
     master = f"{name}-{groups[0].name}-0-0.{name}"  # JobSet's name of the first pod in its headless service
     meeting = Rendezvous(master, "JOB_COMPLETION_INDEX", sum(group.num_pods for group in groups))
     manifest = {
@@ -98,6 +107,11 @@ def topology_requests(group: PodGroup) -> dict[str, str]:
     return found
 
 
-def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
-    """What the manifest does not carry."""
+def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What the manifest does not carry, and which versions do not admit it."""
+    number = len(plan.placement.rank_map)
+    fewer = [most for most in MOST_POD_SETS.values() if most < number]
+    if fewer and number <= max(MOST_POD_SETS.values()):
+        since = next(version for version, most in MOST_POD_SETS.items() if most >= number)
+        yield f"{number} groups of pods to Kueue before {since}, which admits no more than {max(fewer)} together"
     yield from placement_losses()

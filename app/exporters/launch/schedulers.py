@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.exporters import slurm_hostfile, slurm_sbatch, slurm_topology, torchrun_script
+from app.exporters import kueue_jobset, slurm_hostfile, slurm_sbatch, slurm_topology, torchrun_script
 from app.exporters.hosts import host_of_ranks, nodes
-from app.exporters.kubernetes import placement_losses
-from app.exporters.kueue_jobset import jobset_manifest, kueue_topology
 from app.exporters.launch.options import LaunchOptions, SchedulerName
 from app.exporters.templating import render
 from models.plan import Plan
@@ -92,8 +90,8 @@ def _ssh_steps(_options: LaunchOptions) -> list[Step]:
 
 def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
     return {
-        "jobset.yaml": jobset_manifest(plan, request, options),
-        "kueue-topology.yaml": kueue_topology(),
+        "jobset.yaml": kueue_jobset.jobset_manifest(plan, request, options),
+        "kueue-topology.yaml": kueue_jobset.kueue_topology(),
         "pod.sh": render("pod.sh.j2"),
     }
 
@@ -120,7 +118,7 @@ SCHEDULERS: Mapping[SchedulerName, Scheduler] = {
         "JobSet 0.8 to 0.11, Kueue 0.14 to 0.20",
         _kubernetes_files,
         _kubernetes_steps,
-        lambda _plan, _request: placement_losses(),
+        kueue_jobset.losses,
         permutes_hosts=True,
     ),
     "ssh": Scheduler(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.exporters.kubernetes import BUILDING_LABEL, LABEL_VALUE, label_value, pod_groups
-from app.exporters.kueue_jobset import jobset_manifest, kueue_jobset, kueue_topology
+from app.exporters.kueue_jobset import jobset_manifest, kueue_jobset, kueue_topology, losses
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.volcano_job import volcano_job
 from app.faults import Refused
@@ -57,6 +57,27 @@ def test_the_schema_can_refuse(change: tuple[str, Any]) -> None:
     manifest["spec"][change[0]] = change[1]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(manifest, JOBSET)
+
+
+@pytest.mark.parametrize(
+    ("pp", "since"), [(4, None), (5, "before 0.18, which admits no more than 8"), (9, "before 0.19"), (10, "refused")]
+)
+def test_kueue_admits_so_many_groups_of_pods(pp: int, since: str | None) -> None:
+    """apis/kueue/v1beta2/workload_types.go: spec.podSets has at most 18 items, 10 in 0.18, 8 before."""
+    plan, request = whole_host_plan("dp_out"), whole_host_request()
+    template = plan.placement.rank_map[0]
+    ranges = tuple(
+        template.model_copy(update={"first_rank": 8 * at, "pipeline_rank": at // 2, "first_gpu": 8 * (at % 4)})
+        for at in range(2 * pp)
+    )
+    many = plan.model_copy(update={"placement": plan.placement.model_copy(update={"rank_map": ranges})})
+    told = [line for line in losses(many, request) if "groups of pods" in line]
+    if since == "refused":
+        with pytest.raises(Refused, match=r"20 groups of pods.*no more than 18 together"):
+            kueue_jobset(many, request)
+        return
+    assert len(_manifest(kueue_jobset(many, request))["spec"]["replicatedJobs"]) == 2 * pp
+    assert [str(since) in line for line in told] == ([True] if since else [])
 
 
 def test_names_and_annotations_are_those_of_kubernetes_and_kueue() -> None:
