@@ -36,6 +36,10 @@ TARGET = Target(
 )
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
 COMMUNICATORS_FILE = "communicators.yaml"
+# Arguments, and values of theirs, that the oldest core of TARGET has not: the first release that parses them.
+SINCE = {"--rope-type": "0.14", "--use-megatron-fsdp": "0.14", "--quick-geglu": "0.15", "--fp4-format": "0.15",
+         "muon": "0.16", "dist_muon": "0.16", "--outer-dp-sharding-strategy": "0.16",
+         "--yarn-original-max-position-embeddings": "0.19"}  # fmt: skip
 RECOMPUTE: dict[str, Fields] = {
     "none": {},
     "selective": {"recompute_granularity": "selective"},
@@ -57,7 +61,12 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
                       remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
     check_megatron(plan, request)
     _check_positions(request.workload.architecture)
-    stated = [
+    lines = "".join(shlex.join(argument) + "\n" for argument in _stated(plan, request))
+    return header(TARGET, losses(plan, request)) + lines
+
+
+def _stated(plan: Plan, request: PlanRequest) -> list[Argument]:
+    return [
         *_parallelism(plan, request.workload.architecture),
         *_interleaving(plan),
         ("--nccl-communicator-config-path", COMMUNICATORS_FILE),
@@ -68,8 +77,6 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
         *_optimizer(plan.configuration, request.workload),
         *model_arguments(request.workload.architecture),
     ]
-    lines = "".join(shlex.join(argument) + "\n" for argument in stated)
-    return header(TARGET, losses(plan, request)) + lines
 
 
 def _check_positions(architecture: Architecture) -> None:
@@ -197,7 +204,15 @@ def _optimizer(one: Configuration, workload: Workload) -> Iterator[Argument]:
 
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
-    """What of the plan these arguments do not carry."""
+    """What of the plan these arguments do not carry, and what of them older releases do not parse."""
+    yield from plan_losses(plan, request)
+    if request is not None:
+        words = dict.fromkeys(word for argument in _stated(plan, request) for word in argument)
+        yield from (f"{word} to cores before {SINCE[word]}, which do not have it" for word in words if word in SINCE)
+
+
+def plan_losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
+    """What of the plan Megatron is not told, whoever tells it."""
     if plan.configuration.degrees.pp > 1:
         yield from _order_losses(plan)
     yield from _group_losses(plan)

@@ -92,7 +92,7 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         "Megatron-Bridge (NeMo)",
         "0.7, with Megatron-Core 0.20",
         _nemo_files,
-        megatron_args.losses,
+        megatron_args.plan_losses,
         "python -u isthmus_job.py",
         None,
         "train.train_iters=20",

@@ -111,6 +111,17 @@ def test_squared_relu_adds_a_bias_by_itself() -> None:
     assert not _arguments(_changed("gpt-3-175b", linear_bias=True)).no_bias_gelu_fusion
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("deepseek-v3", ["--rope-type to cores before 0.14"]), ("llama-3.1-405b", [])],
+)
+def test_arguments_that_older_cores_lack_are_told(name: str, words: list[str]) -> None:
+    workload = whole_host_request().workload.model_copy(update={"architecture": _model(name)})
+    request = whole_host_request().model_copy(update={"workload": workload})
+    told = [line for line in losses(whole_host_plan("pp_out"), request) if "to cores before" in line]
+    assert [line.partition(",")[0] for line in told] == words
+
+
 def test_a_model_without_a_definition_is_called_so() -> None:
     told = list(losses(whole_host_plan("pp_out"), whole_host_request()))
     assert any("definition beside its sizes is not in the request" in line for line in told)
