@@ -52,7 +52,7 @@ def _host_files(bound: Bound, trainer: Trainer, scheduler: Scheduler) -> dict[st
     """What every host reads before the trainer starts."""
     rows = rank_rows(bound.plan, bound.request, by_group=scheduler.permutes_hosts)
     return {
-        "nccl.env": environment(bound.plan, bound.request),
+        "nccl.env": environment(trainer, bound.plan, bound.request),
         "site.env": render("site.env.j2", trainer=trainer),
         "ranks.csv": written(rows),
         "rank.sh": render("rank.sh.j2", trainer=trainer),

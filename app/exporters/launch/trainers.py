@@ -37,6 +37,7 @@ class Trainer:
     arguments_file: str | None
     trial_arguments: str
     trainer_folder: str
+    one_connection: bool = False  # it wants kernels to start in the order in which they are queued
 
 
 def _megatron_files(plan: Plan, request: PlanRequest) -> Files:
@@ -77,6 +78,7 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         "megatron.args",
         "--mock-data --tokenizer-type NullTokenizer --lr 1e-4 --train-iters 20 --log-interval 1",
         "/opt/Megatron-LM",
+        one_connection=True,
     ),
     "torchtitan": Trainer(
         "torchtitan",
@@ -97,6 +99,7 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         None,
         "train.train_iters=20",
         "/opt/Megatron-Bridge/src",
+        one_connection=True,
     ),
     "pytorch": Trainer(
         "PyTorch's pipeline runtime",
@@ -111,11 +114,11 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
 }
 
 
-def environment(plan: Plan, request: PlanRequest) -> str:
+def environment(trainer: Trainer, plan: Plan, request: PlanRequest) -> str:
     """Variables that every rank needs: NCCL's, and CUDA's for the trainers that ask for it.
 
     With tensor or context parallelism Megatron-LM wants one connection per device, so that kernels start in the order
-    in which they are queued; with its own FSDP it refuses that.
+    in which they are queued; with its own FSDP it refuses that. torchtitan shards fully whatever is planned.
     """
-    is_fsdp = plan.configuration.sharding in ("fsdp", "hsdp")
-    return nccl_env.nccl_env(plan, request) + ("" if is_fsdp else "export CUDA_DEVICE_MAX_CONNECTIONS=1\n")
+    is_asked = trainer.one_connection and plan.configuration.sharding not in ("fsdp", "hsdp")
+    return nccl_env.nccl_env(plan, request) + ("export CUDA_DEVICE_MAX_CONNECTIONS=1\n" if is_asked else "")

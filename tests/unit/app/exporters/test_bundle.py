@@ -140,6 +140,12 @@ def test_slurm_gets_the_words_of_the_site() -> None:
         assert f"#SBATCH {option}\n" in script
 
 
+@pytest.mark.parametrize(("trainer", "asked"), [("megatron-core", True), ("nemo", True), ("torchtitan", False)])
+def test_one_connection_per_device_is_for_those_who_ask(trainer: Any, asked: bool) -> None:
+    """torchtitan runs fully sharded whatever is planned: gathers on another stream would wait behind computation."""
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS=1" in _files(trainer, "slurm")["nccl.env"]) is asked
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_segments_are_asked_for_where_slurm_has_blocks(asked: bool) -> None:
     options = re.findall(r"^#SBATCH (\S+)$", _files("nemo", "slurm", block_topology=asked)["job.sbatch"], re.MULTILINE)
