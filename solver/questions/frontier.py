@@ -3,7 +3,7 @@
 Against GPUs and bytes the amount is limited and time minimised; against money and energy time is limited and the cost
 per token minimised, energy as a cost with power for price. A limit that is looser never hurts, so plans hold for all
 looser limits and bounds for all tighter ones. Every plan counts for every frontier, whichever it was found for; what
-another beats in both is left out.
+another beats in both is left out. Against GPUs a wish that all be used is given up, for the others it holds.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ class _Asked:
         plan = self.compared.base.outcome.plan
         self.comparisons[against], self.limited[against] = self.compared, []
         if against == "gpus":
-            limits = _gpu_limits(self.base, plan.metrics.num_gpus, self.question)
-            self._limit(against, [(float(one), (put("/constraints/max_gpus", one),)) for one in limits])
+            free = put("/constraints/use_all_gpus", False)  # with it, a tighter limit would allow what a looser forbids
+            limits = _gpu_limits(changed(self.base, (free,)), plan.metrics.num_gpus, self.question)
+            self._limit(against, [(float(one), (put("/constraints/max_gpus", one), free)) for one in limits])
         elif against == "bytes":
             pointer = "/constraints/max_cross_building_bytes_per_iteration"
             limits_bytes = _byte_limits(plan.metrics.cross_building_bytes, self.question.max_points)
@@ -116,7 +117,9 @@ class _Asked:
 
     def _frontier(self, against: Spent) -> FrontierAgainst:
         bounds = self._bounds(against)
-        points = [self._point(plan, against, bounds) for plan in self._plans()] if self.limited.get(against) else []
+        points = (
+            [self._point(plan, against, bounds) for plan in self._plans(against)] if self.limited.get(against) else []
+        )
         retained = undominated(points, against)
         return FrontierAgainst(
             against=against,
@@ -126,9 +129,15 @@ class _Asked:
             detail=self.details.get(against, ""),
         )
 
-    def _plans(self) -> list[Plan]:
-        """All plans that were found, for whichever frontier; none that is too slow to be of interest."""
-        sides = [self.compared.base, *(side for one in self.comparisons.values() for side in one.sides.values())]
+    def _plans(self, against: Spent) -> list[Plan]:
+        """All plans that were found, for whichever frontier; none that is too slow to be of interest.
+
+        Those that leave GPUs idle which are to be used count against GPUs alone.
+        """
+        strict = self.base.constraints.use_all_gpus and against != "gpus"
+        idle = {one.name for one in self.limited.get("gpus", []) if strict}
+        found = {name: side for one in self.comparisons.values() for name, side in one.sides.items()}
+        sides = [self.compared.base, *(side for name, side in found.items() if name not in idle)]
         plans = [side.outcome.plan for side in sides if isinstance(side.outcome, Planned)]
         fastest_s = min((one.metrics.iteration_s for one in plans), default=0.0)
         near = [one for one in plans if one.metrics.iteration_s <= self.question.slowest_times * fastest_s]

@@ -21,6 +21,7 @@ from solver.questions.ask import ask
 from solver.questions.frontier import kwh_per_million_tokens, usd_per_million_tokens
 from solver.questions.searches import changed, with_profile
 from solver.questions.wishes import put
+from tests.build_job import FIXED, job
 from tests.build_request import build_request, cluster
 
 CLOSE = 1e-6
@@ -127,6 +128,18 @@ def test_bytes_between_buildings_are_traded_for_time() -> None:
     picture = answer_picture(answer)
     assert picture is not None
     assert picture.count("<circle") == len(found.points)
+
+
+def test_a_wish_that_all_gpus_be_used_is_given_up_against_gpus_alone() -> None:
+    """Three quarters of the GPUs lie in one building; the rest is behind a link that is no use."""
+    allowed = {**FIXED, "pp": [1, 2, 6], "sharding": ["zero1"]}
+    request = job(hosts=(3, 1), batch=12, pool={"gpus_per_host": 4}, allowed=allowed,
+                  link={"capacity_bytes_per_s": 1e8}, constraints={"use_all_gpus": True})  # fmt: skip
+    against = {one.against: one for one in _asked(request.model_dump(mode="json"), 20.0, ["gpus", "bytes"]).frontiers}
+    assert min(point.num_gpus for point in against["gpus"].points) == 2
+    for points in (against["gpus"].points, against["bytes"].points):
+        assert all((point.lower_bound or 0.0) <= point.iteration_s * (1.0 + CLOSE) for point in points)
+    assert against["gpus"].points[0].iteration_s < against["bytes"].points[0].iteration_s, "as replicas of four GPUs"
 
 
 def test_a_power_that_is_not_known_is_asked_for() -> None:
