@@ -91,10 +91,19 @@ class _Asked:
         outcome = self.compared.base.outcome
         plan = outcome.plan if isinstance(outcome, Planned) else None
         return Value(kind=resource.kind, name=resource.name, together=resource.together, there=resource.there,
-                     small=None if item.small is None else _no_more_than(useful, self._gain(item.small)),
+                     small=None if item.small is None else self._small(item, item.small, useful),
                      useful=useful, useful_changes=item.useful.changes,
                      plan_held_s=None if plan is None else resource.saved_s(plan, self.question.useful_fraction),
                      )  # fmt: skip
+
+    def _small(self, item: _Item, world: _World, useful: Gain) -> Gain:
+        """What the small increase gains: no more than the useful one where it is the smaller of the two."""
+        small = self._gain(world)
+        return _no_more_than(useful, small) if self._is_smaller(item) else small
+
+    def _is_smaller(self, item: _Item) -> bool:
+        """Whether the small increase is no more than the useful one: a limit is given up, else it is as asked."""
+        return bool(item.resource.given_up) or self.question.small_fraction <= self.question.useful_fraction
 
     def _gain(self, world: _World) -> Gain:
         if world.request == self.compared.searches.base:
@@ -165,7 +174,8 @@ class _Asked:
     def _promising(self) -> list[_Item]:
         """What is not proven to gain nothing, those first whose duals promise most."""
         values = [(item, self._value(item)) for item in self.items]
-        left = [(item, value) for item, value in values if value.useful.verdict != "changes nothing"]
+        left = [(item, value) for item, value in values
+                if value.useful.verdict != "changes nothing" or not self._is_smaller(item)]  # fmt: skip
         return [item for item, _ in sorted(left, key=lambda one: -(one[1].plan_held_s or 0.0))]
 
     def _in_time(self, things: Sequence[Thing], ends_s: float) -> Iterator[tuple[Thing, int]]:

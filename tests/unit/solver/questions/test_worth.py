@@ -16,6 +16,7 @@ from solver.questions.ask import ask
 from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
+from tests.build_job import FIXED, job
 from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE, agree
@@ -73,6 +74,18 @@ def test_the_links_that_bind_come_first_and_their_gain_is_proven() -> None:
     assert (first.name, first.together, first.useful.verdict) == ("all links", True, "gains")
     assert first.plan_held_s is not None and first.plan_held_s > 0  # noqa: PT018
     _is_ranked(answer.values)
+
+
+def test_a_small_increase_that_is_the_larger_of_the_two_may_gain_more() -> None:
+    request = job(hosts=(1, 1), batch=16, allowed={**FIXED, "dp": [2]}, link={"capacity_bytes_per_s": 1e9})
+    document = {"request": request.model_dump(mode="json"), "of": ["links"], "small_fraction": 1.0,
+                "useful_fraction": 0.01, "options": {"time_limit_s": 4.0}}  # fmt: skip
+    (value,) = ask(Worth.model_validate(document), clock=time.process_time).values
+    small, useful = value.small, value.useful
+    assert small is not None
+    assert None not in (small.least, small.most, useful.most)
+    assert small.least <= small.most, "an interval"  # type: ignore[operator]
+    assert small.most > useful.most  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("fraction", [0.1, 1.0, 99.0])
