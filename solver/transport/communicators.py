@@ -59,6 +59,22 @@ def message_choice(
     return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
 
 
+def place_replicas(context: Context, counts: Counter[int]) -> Counter[str]:
+    """Replicas by place: pools of one place exchange inside it."""
+    here: Counter[str] = Counter()
+    for pool, count in counts.items():
+        here[context.pools[pool].place] += count
+    return here
+
+
+def slowest_by_place(context: Context, counts: Counter[int]) -> list[tuple[int, int]]:
+    """Of every place the index of the pool with the slowest cards, of two the first, and all replicas there."""
+    slowest: dict[str, int] = {}
+    for pool in sorted(counts, key=lambda one: context.pools[one].nic_bytes_per_s_per_gpu):
+        slowest.setdefault(context.pools[pool].place, pool)
+    return [(slowest[place], count) for place, count in place_replicas(context, counts).items()]
+
+
 def exchange_choice(
     context: Context,
     configuration: Configuration,
@@ -70,7 +86,7 @@ def exchange_choice(
 ) -> TransportChoice:
     """Gradient exchange of one stage across places; `counts` are replicas by pool, `pair` a step of the ring."""
     group = configuration.degrees.gpus_per_stage_group
-    pool, fewest = min(counts.items(), key=lambda item: item[1])
+    pool, fewest = min(slowest_by_place(context, counts), key=lambda one: one[1])
     fabric = fabric_of(context.pools[pool])
     member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
     inside = Level(fewest * configuration.degrees.cp, fabric.scale_out_latency_s, member)

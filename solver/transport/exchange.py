@@ -24,7 +24,7 @@ from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.policy import POLICY
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
-from solver.transport.communicators import exchange_choice
+from solver.transport.communicators import exchange_choice, place_replicas, slowest_by_place
 from solver.transport.ring import Ring, ring_of, split_ring
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
@@ -152,14 +152,6 @@ def rank_replicas(routes: tuple[PooledRoute, ...], rank: int) -> Counter[int]:
     return counts
 
 
-def place_replicas(context: Context, counts: Counter[int]) -> Counter[str]:
-    """Replicas by place: pools of one place exchange inside it."""
-    here: Counter[str] = Counter()
-    for pool, count in counts.items():
-        here[context.pools[pool].place] += count
-    return here
-
-
 def _exchange(
     context: Context,
     configuration: Configuration,
@@ -204,7 +196,10 @@ def _exchange(
 
 @dataclass(frozen=True)
 class _Senders:
-    """The members of an exchange: replicas by index of their pool, and the bytes of gradients on one GPU."""
+    """The members of an exchange: replicas by index of their pool, and the bytes of gradients on one GPU.
+
+    Pools of one place send together what the place has reduced, every GPU an equal part.
+    """
 
     context: Context
     configuration: Configuration
@@ -212,11 +207,22 @@ class _Senders:
     local_bytes: float
 
     @property
+    def gpus_by_place(self) -> list[tuple[int, int]]:
+        """Of every place the index of the pool with the slowest cards, of two the first, and its GPUs in the ring."""
+        group = self.configuration.degrees.gpus_per_stage_group
+        return [(pool, count * group) for pool, count in slowest_by_place(self.context, self.counts)]
+
+    @property
+    def num_connections(self) -> int:
+        """GPUs of the place with the fewest, each of which sends to the next place."""
+        return min(gpus for _, gpus in self.gpus_by_place)
+
+    @property
     def cards_bytes_per_s(self) -> float:
         """Rate of the GPUs of the weakest place together."""
-        return min(
-            _place_bytes_per_s(self.context, self.configuration, pool, count) for pool, count in self.counts.items()
-        )
+        efficiency = self.context.stack.scale_out_efficiency.value
+        pools = self.context.pools
+        return min(gpus * pools[pool].nic_bytes_per_s_per_gpu * efficiency for pool, gpus in self.gpus_by_place)
 
 
 def _split(senders: _Senders, simple: InterSiteRing, sent_bytes: float, capacity: FloatArray) -> InterSiteRing | None:
@@ -272,7 +278,7 @@ def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> Ste
     choice = exchange_choice(
         senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
     )
-    connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
+    connections = senders.num_connections
     option, rate = option_of(choice), choice.effective_bytes_per_s
     site_ring = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
     reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
@@ -317,9 +323,3 @@ def _places(context: Context, counts: Counter[int]) -> list[str]:
     """Places with replicas, building by building, so that a ring enters every building once."""
     ordered = sorted(counts, key=lambda pool: (context.group_of_pool[pool], pool))
     return list(dict.fromkeys(context.pools[pool].place for pool in ordered))
-
-
-def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int, num_replicas: int) -> float:
-    """Rate at which all GPUs that hold the stage in one place send together."""
-    gpus = num_replicas * configuration.degrees.gpus_per_stage_group
-    return gpus * context.pools[pool].nic_bytes_per_s_per_gpu * context.stack.scale_out_efficiency.value

@@ -96,17 +96,16 @@ class ExchangeWays:
         return alike_steps(topology, steps)
 
     def cards_bytes_per_s(self, stage: int) -> float:
-        """Rate of the GPUs of the weakest pool together."""
+        """Rate of the GPUs of the weakest place together."""
         efficiency = self.case.derived.stack.scale_out_efficiency.value
         return min(
-            count * self.case.gpus_per_group * self.case.pool_by_id[pool].nic_bytes_per_s_per_gpu * efficiency
-            for pool, count in self.pools(stage).items()
+            count * self.case.gpus_per_group * pool.nic_bytes_per_s_per_gpu * efficiency
+            for pool, count in _senders(self, stage)
         )
 
     def fewest(self, stage: int) -> tuple[Pool, int]:
-        """The pool with the fewest replicas of a stage, of two the first, and how many."""
-        pool, count = min(self.pools(stage).items(), key=lambda item: item[1])
-        return self.case.pool_by_id[pool], count
+        """Of the place with the fewest replicas of a stage, of two the first, its slowest pool, and how many."""
+        return min(_senders(self, stage), key=lambda item: item[1])
 
     def wire(self, stage: int, path: PathFacts, connection: Connection) -> Wire:
         """The way of a step as one connection sees it."""
@@ -168,6 +167,20 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
             shares={edge: min(1.0, time / efficiency[edge] / shared_s) for edge, time in fill.items()},
         )
+
+
+def _senders(ways: ExchangeWays, stage: int) -> list[tuple[Pool, int]]:
+    """Of every place that holds a stage the pool with the slowest cards, of two the first, and all replicas there.
+
+    What a place has reduced all its GPUs send together, each an equal part.
+    """
+    counted: dict[str, tuple[Pool, int]] = {}
+    for name, count in ways.pools(stage).items():
+        pool = ways.case.pool_by_id[name]
+        slowest, before = counted.get(pool.place, (pool, 0))
+        is_slower = pool.nic_bytes_per_s_per_gpu < slowest.nic_bytes_per_s_per_gpu
+        counted[pool.place] = pool if is_slower else slowest, before + count
+    return list(counted.values())
 
 
 def on_links(ways: ExchangeWays) -> dict[int, OnRing]:
