@@ -3,6 +3,7 @@ import { count, make, table } from "./dom.js";
 import { keepingFocus, pointerOf, quantity, valueAt } from "./fields.js";
 import { sketch } from "./sketch.js";
 import { takeable } from "./take.js";
+import { written } from "./units.js";
 
 const LEVELS = ["region", "building", "zone", "rack"];
 const MOST_ROWS = 60; // of a table of fields; larger clusters are imported, and changed as JSON
@@ -17,6 +18,9 @@ export const byHand = (gpu) => ({
 });
 const fresh = (stem, taken) => { let number = 1; while (taken.some((one) => one.id === stem + "-" + number)) number++; return stem + "-" + number; };
 const lists = (cluster) => { for (const kind of ["places", "pools", "links"]) cluster[kind] ??= []; return cluster; };
+
+/* Whether there are rows to show: what is pasted or half written may be anything. */
+const hasRows = (cluster) => ["places", "pools", "links"].every((kind) => Array.isArray(cluster[kind] ?? []) && (cluster[kind] ?? []).every((one) => one && typeof one === "object"));
 
 /* A type of the catalogue with another memory or price is a type of its own, and has a name of its own. */
 export const gpuWith = (entries, base, changes) => {
@@ -71,13 +75,13 @@ const tables = (draft, entries) => {
   const remove = (label, gone) => make("button", { type: "button", className: "remove", "aria-label": "Remove " + label, title: "Remove " + label, onclick: gone }, "✕");
   const gpuFields = (index) => {
     const { gpu } = cluster.pools[index], base = baseOf(entries, gpu), path = ["cluster", "pools", index, "gpu"];
-    const now = typeof gpu === "object" ? gpu : entries.get(gpu) || {};
+    const now = (typeof gpu === "object" ? gpu : entries.get(gpu)) || {};
     const set = (field) => (value) => draft.put(path, gpuWith(entries, base, { ...{ memory_bytes: valueAt(draft.request, path)?.memory_bytes, usd_per_gpu_hour: valueAt(draft.request, path)?.usd_per_gpu_hour }, [field]: value }));
     const select = choice("pools", index, "gpu", "GPU", base ? [...entries.keys()] : ["", ...entries.keys()], { value: base || "" });
-    if (!base) return [select, written(now.memory_bytes), written(now.usd_per_gpu_hour)];
+    if (!base) return [select, told("bytes", now.memory_bytes), told("money", now.usd_per_gpu_hour)];
     return [select, field("pools", index, "gpu.memory_bytes", "bytes", "Memory", { act: set("memory_bytes"), value: now.memory_bytes }), field("pools", index, "gpu.usd_per_gpu_hour", "money", "Price", { act: set("usd_per_gpu_hour"), value: now.usd_per_gpu_hour, hint: "none" })];
   };
-  const written = (value) => make("span", { className: "note" }, value ?? "–");
+  const told = (kind, value) => make("span", { className: "note" }, written(kind, value) || "–");
   const rows = (kind, row) => cluster[kind].slice(0, MOST_ROWS).map((_, index) => row(index));
   const shown = (kind, caption, heads, row, add) => make("div", { className: "fields" }, table(caption, [...heads.map((head) => [head]), [""]], rows(kind, row)),
     cluster[kind].length > MOST_ROWS ? make("p", { className: "cut" }, count(cluster[kind].length - MOST_ROWS) + " more rows are in the JSON.") : null, make("p", { className: "actions" }, ...add));
@@ -116,7 +120,7 @@ export const clusterPart = (draft, { entries, entry, attempt }) => {
         make("button", { type: "button", onclick: () => draft.change((request) => { request.cluster = byHand("H100-SXM-80G"); }) }, "Begin an empty one")));
       attempt(async () => { const found = await entry(cluster); if (draft.request?.cluster === cluster) drawPicture(found, false); });
     } else if (cluster && typeof cluster === "object") {
-      if (["places", "pools", "links"].some((kind) => cluster[kind] !== undefined && !Array.isArray(cluster[kind]))) return;
+      if (!hasRows(cluster)) { picture.replaceChildren(); below.replaceChildren(make("p", { className: "note" }, "This cluster has no lists of places, pools and links to show.")); return; }
       lists(cluster);
       drawPicture(cluster, true);
       keepingFocus(below, () => below.replaceChildren(...tables(draft, entries)));
@@ -124,6 +128,6 @@ export const clusterPart = (draft, { entries, entry, attempt }) => {
     } else { picture.replaceChildren(); below.replaceChildren(); }
   };
   /* While a field is typed in, only the drawing follows: the field keeps its place. */
-  const follow = () => { const cluster = draft.request?.cluster; if (cluster && typeof cluster === "object" && Array.isArray(cluster.places)) drawPicture(cluster, true); };
+  const follow = () => { const cluster = draft.request?.cluster; if (cluster && typeof cluster === "object" && hasRows(cluster)) drawPicture(cluster, true); };
   return { element, redraw, follow };
 };

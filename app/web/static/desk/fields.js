@@ -5,7 +5,7 @@ import { exampleOf, parse, written } from "./units.js";
 export const valueAt = (body, path) => path.reduce((inside, key) => (inside === null || inside === undefined ? undefined : inside[key]), body);
 export const putAt = (body, path, value) => {
   const last = path.at(-1);
-  const holder = path.slice(0, -1).reduce((inside, key) => (inside[key] ??= {}), body);
+  const holder = path.slice(0, -1).reduce((inside, key) => (inside[key] && typeof inside[key] === "object" ? inside[key] : (inside[key] = {})), body);
   if (value === undefined) delete holder[last]; else holder[last] = value;
 };
 export const pointerOf = (path) => path.map((part) => "/" + String(part).replaceAll("~", "~0").replaceAll("/", "~1")).join("");

@@ -5,7 +5,8 @@ import { written } from "./units.js";
 const WIDTH = 760, BOX = { wide: 156, tall: 62 }, MOST = 24;
 const ROUND = 8, ABREAST = 4, ROW = 104; // so many stand in a circle, more in rows
 const words = (x, y, text, kind, anchor = "middle") => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = text; return element; };
-const shortly = (kind, value) => written(kind, Number(value.toPrecision(3)));
+/* What is no number yet, while it is written, is left out. */
+const shortly = (kind, value) => (typeof value === "number" ? written(kind, Number(value.toPrecision(3))) : "");
 
 /* The building that a place lies in; a place outside every building stands for itself. */
 export const buildingOf = (cluster) => {
@@ -22,8 +23,8 @@ export const buildingOf = (cluster) => {
 const gpusOf = (cluster, building) => {
   const found = new Map();
   for (const pool of cluster.pools || []) {
-    const name = building(pool.place), type = pool.gpu?.name || pool.gpu || "?";
-    const gpus = (pool.num_hosts || 0) * (pool.gpus_per_host ?? 8) - (pool.num_reserved_gpus || 0) - (pool.num_unhealthy_gpus || 0);
+    const name = building(pool.place), type = (typeof pool.gpu === "object" ? pool.gpu?.name : pool.gpu) || "?";
+    const gpus = (pool.num_hosts || 0) * (pool.gpus_per_host ?? 8) - (pool.num_reserved_gpus || 0) - (pool.num_unhealthy_gpus || 0) || 0;
     const inside = found.get(name) || new Map();
     inside.set(type, (inside.get(type) || 0) + gpus);
     found.set(name, inside);
@@ -45,8 +46,7 @@ const spots = (number) => {
     return [WIDTH / 2 + (few ? 250 : 285) * Math.cos(angle), height / 2 + (few ? 0 : height / 2 - 50) * Math.sin(angle)];
   }), height];
 };
-const told = (link) => [shortly("rate", link.capacity_bytes_per_s), link.oversubscription > 1 ? "1:" + link.oversubscription : "", typeof link.latency_s === "number" ? shortly("time", link.latency_s)
-  : typeof link.distance_km === "number" ? shortly("distance", link.distance_km) : ""].filter(Boolean).join(" · ");
+const told = (link) => [shortly("rate", link.capacity_bytes_per_s), link.oversubscription > 1 ? "1:" + link.oversubscription : "", shortly("time", link.latency_s) || shortly("distance", link.distance_km)].filter(Boolean).join(" · ");
 
 /* Where along a link its label may stand, best first. */
 const SHARES = [0.5, 0.42, 0.58, 0.34, 0.66];
@@ -72,7 +72,7 @@ export const sketch = (cluster, { join = null, pick = () => {} } = {}) => {
     pairs.set(pair, turn + 1);
     const bend = (turn % 2 ? 1 : -1) * Math.ceil(turn / 2) * 34, across = [from[1] - to[1], to[0] - from[0]], long = Math.hypot(...across) || 1;
     const middle = [(from[0] + to[0]) / 2 + bend * across[0] / long, (from[1] + to[1]) / 2 + bend * across[1] / long];
-    const wide = Math.min(9, Math.max(1.5, 1.5 * Math.log10((link.capacity_bytes_per_s || 1) / 1e8)));
+    const wide = Math.min(9, Math.max(1.5, 1.5 * Math.log10(link.capacity_bytes_per_s / 1e8) || 0));
     const group = shape("g", { class: "joining" });
     const bow = middle.map((one, axis) => 2 * one - (from[axis] + to[axis]) / 2);
     group.append(shape("path", { d: "M" + from.join(" ") + "Q" + bow.join(" ") + " " + to.join(" "), "stroke-width": wide.toFixed(1) }));
@@ -81,7 +81,7 @@ export const sketch = (cluster, { join = null, pick = () => {} } = {}) => {
     lines.append(group);
     const label = told(link), room = [6.5 * label.length + 10, 19];
     const spot = SHARES.map((share) => from.map((one, axis) => (1 - share) ** 2 * one + 2 * share * (1 - share) * bow[axis] + share ** 2 * to[axis])).find((one) => taken.every((other) => isClear(one, room, other)));
-    if (!spot) continue; // it would lie over a building or another label; the table below has it
+    if (!spot || !label) continue; // it would lie over a building or another label; the table below has it
     taken.push([spot, room]);
     labels.append(shape("rect", { x: spot[0] - room[0] / 2, y: spot[1] - 10, width: room[0], height: room[1], rx: 5, class: "label-back" }), words(spot[0], spot[1] + 4, label, "value"));
   }
