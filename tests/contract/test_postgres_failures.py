@@ -19,6 +19,7 @@ from app.jobs.access import Busy, Caller
 from app.jobs.service import PlanService
 from app.storage.migrations import SCHEMA_VERSION, create_tables
 from app.storage.plans import NewPlan, PlanStore
+from app.storage.queue_figures import QueueFigures
 from app.storage.tables import METADATA, SCHEMA, create_engine
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
@@ -128,9 +129,9 @@ def test_one_plan_of_a_key_runs_at_a_time_on_all_workers_and_the_urgent_ones_fir
     create_tables(engine)
     lanes = [("a", 5), ("a", 5), ("a", 2), ("b", 5), ("b", 5), ("b", 2)]
     plan_ids = _submit(engine, *lanes, case=fake_solver.TAKES_ITS_TIME, limit_s=0.5)
-    store, limits = PlanStore(engine), {"max_running_per_key": 1, "num_concurrent_solves": 2, "dead_worker_s": 20.0}
+    queue, limits = QueueFigures(engine), {"max_running_per_key": 1, "num_concurrent_solves": 2, "dead_worker_s": 20.0}
     with program("work", 0, database, "one", **limits), program("work", 0, database, "two", **limits):
-        await_(lambda: store.count("succeeded") == len(plan_ids), "all ended")
+        await_(lambda: queue.count("succeeded") == len(plan_ids), "all ended")
     spans = _spans(engine, plan_ids)
     for of_key in (spans[:3], spans[3:]):
         assert of_key[2] == min(of_key), "the most urgent of a key first"
@@ -145,9 +146,9 @@ def test_forty_plans_and_two_workers_give_forty_attempts(database: str) -> None:
     engine = create_engine(database)
     create_tables(engine)
     plan_ids = _submit(engine, *[("", 3)] * 40, case=fake_solver.FINDS, limit_s=20.0)
-    store, limits = PlanStore(engine), {"num_concurrent_solves": 4, "dead_worker_s": 20.0}
+    queue, limits = QueueFigures(engine), {"num_concurrent_solves": 4, "dead_worker_s": 20.0}
     with program("work", 0, database, "one", **limits), program("work", 0, database, "two", **limits):
-        await_(lambda: store.count("succeeded") == len(plan_ids), "all ended")
+        await_(lambda: queue.count("succeeded") == len(plan_ids), "all ended")
     assert len(_spans(engine, plan_ids)) == 40
     with engine.connect() as connection:
         count = "SELECT worker_id, count(*) FROM isthmus_plans GROUP BY worker_id"
