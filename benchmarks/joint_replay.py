@@ -128,7 +128,8 @@ def pipelines_alone(found: Plan) -> Callable[[], None]:
 
 def _ids(shape: PipelineShape, lists: Iterable[Iterable[str]]) -> tuple[Ints, ...]:
     """Ids of operations, and of the messages of these operations, from their texts."""
-    return tuple(np.array([shape.parse(text) for text in one], dtype=np.int64) for one in lists)
+    numbers = shape.numbers()
+    return tuple(np.array([numbers[text] for text in one], dtype=np.int64) for one in lists)
 
 
 def least_s(task: Callable[[], object], repeat: int) -> float:
