@@ -1,7 +1,7 @@
 """A CSV of links: a header with the names of our link fields, one link a row; its ends are the sites.
 
-Needs `from_place`, `to_place` and `capacity_bytes_per_s`; an empty cell leaves the field out, and `load_balancing`
-separates its options by `|`.
+Needs `from_place`, `to_place` and `capacity_bytes_per_s`; an empty cell leaves the field out, `load_balancing`
+separates its options by `|`, and a row without an `id` is named after its ends.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ class _Row:
 
 def links_csv(files: Sequence[tuple[str, bytes]]) -> Fabric:
     """The sites and links of one or more tables."""
-    builder, links = FabricBuilder(levels=(LEVEL,)), []
+    builder, links, known = FabricBuilder(levels=(LEVEL,)), [], dict[str, str]()
     for name, data in files:
         for row in _rows(name, decoded(name, data, max_bytes=MAX_BYTES)):
             where = place_of(name, Spot(row.line))
             link = _link(row, where)
+            if link.id in known:
+                raise refused(where, f"the link id {link.id!r} was already given at {known[link.id]}",
+                              code="contradiction", allowed="every id once", remedy="Give each row an id of its own in "
+                              "the column id, or join links that run side by side into one.")  # fmt: skip
+            known[link.id] = where
             for site in (link.from_place, link.to_place):
                 builder.add_unit(Unit(site, LEVEL, None, "the table of links"))
             links.append(Part(link.model_dump(exclude_unset=True), where))

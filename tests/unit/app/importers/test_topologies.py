@@ -253,6 +253,7 @@ YAML = samples.SLURM_YAML
         ("links-csv", samples.LINKS.replace("3.2e12", "400G"), "input:3:1 (capacity_bytes_per_s)", "'400G'"),
         ("links-csv", samples.LINKS.replace("3.2e12", "400"), "input:3:1 (capacity_bytes_per_s)", "far too small"),
         ("links-csv", samples.LINKS + 'a,"b', "input:4:1", "not CSV"),
+        ("links-csv", samples.LINKS + "east,west,1e12,,,\n", "input:4:1", "'east--west' was already given at input:2:"),
     ],
 )
 def test_what_contradicts_is_refused_with_its_line(kind: str, text: str, where: str, what: str) -> None:
