@@ -90,7 +90,7 @@ def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, .
         yield "parallelism.pipeline_parallel_schedule", SCHEDULE_OF_FAMILY[one.family]
         yield "parallelism.pipeline_parallel_schedule_csv", SCHEDULE_FILE
         yield "parallelism.num_pp_microbatches", str(one.num_microbatches)
-    if degrees.pp > 1 or degrees.ep > 1:
+    if degrees.pp > 1 or expert_ranks(one, request) > 1:
         yield (
             "training.disable_cuda_graphs",
         )  # torchtitan refuses pipelines with them, and most dispatchers of tokens

@@ -106,6 +106,10 @@ def test_cuda_graphs_are_off_where_torchtitan_refuses_them(degrees: dict[str, in
     layers = (4, 4) if degrees["pp"] == 2 else (8,)
     plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, dp=2, **degrees), layers_per_stage=layers)
     assert _overrides(plan).get("disable_cuda_graphs", False) is asked
+    dealt = _overrides(
+        plan, _with_model(moe={"num_experts": 64, "experts_per_token": 2, "expert_ffn_hidden_size": 1024})
+    )
+    assert dealt["disable_cuda_graphs"] is True, "tensor-parallel ranks share experts, too"
 
 
 @pytest.mark.parametrize(
