@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from app.exporters.megatron_limits import check_megatron, profile
-from app.exporters.megatron_model import Argument, Fields, arguments, model_arguments, model_fields, model_losses
+from app.exporters.megatron_model import (
+    Argument,
+    Fields,
+    arguments,
+    command_line_losses,
+    model_arguments,
+    model_fields,
+    model_losses,
+)
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
@@ -204,9 +212,10 @@ def _optimizer(one: Configuration, workload: Workload) -> Iterator[Argument]:
 
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
-    """What of the plan these arguments do not carry, and what of them older releases do not parse."""
+    """What of the plan these arguments do not carry, and which of them older releases do not parse."""
     yield from plan_losses(plan, request)
     if request is not None:
+        yield from command_line_losses(request.workload.architecture)
         words = dict.fromkeys(word for argument in _stated(plan, request) for word in argument)
         yield from (f"{word} to cores before {SINCE[word]}, which do not have it" for word in words if word in SINCE)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from models.workload import Architecture, GroupedQueryAttention, ModelDefinition
+from models.workload import Architecture, GroupedQueryAttention, ModelDefinition, RotaryScaling
 
 Argument = tuple[str, ...]
 Fields = dict[str, Any]
@@ -188,19 +188,32 @@ def _feed_forward(architecture: Architecture) -> Iterator[Argument]:
 
 
 def model_losses(architecture: Architecture) -> Iterator[str]:
-    """What of the model these arguments cannot say, or had to assume."""
+    """What of the model no field of Megatron-Core says, or what had to be assumed."""
     one = definition_of(architecture)
     if architecture.definition is None:
         yield UNDEFINED
-    if architecture.gated_mlp and one.activation == "squared_relu":
-        yield "squared ReLU with gates: Megatron-LM has it without gates only, SiLU is set"
-    if not architecture.gated_mlp and one.activation == "silu":
-        yield "SiLU without gates: Megatron-LM has it with gates only, GELU is left"
     if architecture.moe is not None and one.router_bias and one.router_score == "softmax":
         yield "a bias of experts on softmax scores: Megatron has it on sigmoid scores only, an auxiliary loss is set"
-    scaling = one.rope_scaling
-    if scaling is not None:
-        is_latent = architecture.attention.kind == "mla"
-        fixed = LLAMA3_LENGTH if scaling.kind == "llama3" else YARN_LATENT_LENGTH if is_latent else None
-        if fixed not in (None, scaling.original_length):
-            yield f"rotary positions stretched from {scaling.original_length} tokens: Megatron-LM takes {fixed}"
+    if one.rope_scaling is not None and one.rope_scaling.kind == "llama3":
+        if architecture.attention.kind == "mla":
+            yield "Llama 3's stretching of rotary positions: Megatron has YaRN alone in latent attention"
+        else:
+            yield from _other_length(one.rope_scaling, LLAMA3_LENGTH)
+
+
+def command_line_losses(architecture: Architecture) -> Iterator[str]:
+    """What of the model the command line cannot say, beside that."""
+    one = definition_of(architecture)
+    if architecture.gated_mlp and one.activation == "squared_relu":
+        yield "squared ReLU with gates: Megatron-LM has it without gates only, SiLU is set"
+    if architecture.gated_mlp and one.activation == "gelu":
+        yield "GELU with gates: Megatron-LM takes its quick form"
+    if not architecture.gated_mlp and one.activation == "silu":
+        yield "SiLU without gates: Megatron-LM has it with gates only, GELU is left"
+    if one.rope_scaling is not None and one.rope_scaling.kind == "yarn" and architecture.attention.kind == "mla":
+        yield from _other_length(one.rope_scaling, YARN_LATENT_LENGTH)
+
+
+def _other_length(scaling: RotaryScaling, fixed: int) -> Iterator[str]:
+    if scaling.original_length != fixed:
+        yield f"rotary positions stretched from {scaling.original_length} tokens: Megatron-LM takes {fixed}"

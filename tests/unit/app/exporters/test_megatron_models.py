@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.exporters.megatron_args import losses, megatron_args
-from app.exporters.megatron_model import model_losses
+from app.exporters.megatron_model import command_line_losses, model_fields, model_losses
 from models.catalogue import entry_names, named_entry
 from models.workload import Architecture
 from tests.build_exports import whole_host_plan, whole_host_request
@@ -109,6 +109,27 @@ def test_squared_relu_adds_a_bias_by_itself() -> None:
     """TransformerConfig: "When bias_activation_fusion is True, activation function should be either gelu, swiglu"."""
     assert _arguments(_changed("nemotron-4-340b", linear_bias=True)).no_bias_gelu_fusion
     assert not _arguments(_changed("gpt-3-175b", linear_bias=True)).no_bias_gelu_fusion
+
+
+@pytest.mark.parametrize(
+    ("gated", "activation", "told"),
+    [(True, "silu", None), (True, "gelu", "its quick form"), (True, "squared_relu", "SiLU is set"),
+     (False, "silu", "GELU is left"), (False, "gelu", None), (False, "squared_relu", None)],
+)  # fmt: skip
+def test_what_the_command_line_lacks_is_no_loss_of_nemo(gated: bool, activation: str, told: str | None) -> None:
+    """Megatron-Bridge takes any activation, with gates or without."""
+    model = _changed("llama-3.1-8b", activation=activation).model_copy(update={"gated_mlp": gated})
+    assert [str(told) in line for line in command_line_losses(model)] == ([True] if told else [])
+    assert list(model_losses(model)) == []
+    fields = model_fields(model)
+    assert fields["gated_linear_unit"] is gated
+
+
+def test_stretching_that_latent_attention_lacks_is_told() -> None:
+    scaling = {"kind": "llama3", "factor": 8.0, "original_length": 8192}
+    assert any("YaRN alone" in line for line in model_losses(_changed("deepseek-v3", rope_scaling=scaling)))
+    longer = {"kind": "yarn", "factor": 40, "original_length": 8192}
+    assert any("takes 4096" in line for line in command_line_losses(_changed("deepseek-v3", rope_scaling=longer)))
 
 
 @pytest.mark.parametrize(
