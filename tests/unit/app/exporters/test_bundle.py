@@ -146,6 +146,30 @@ def test_one_connection_per_device_is_for_those_who_ask(trainer: Any, asked: boo
     assert ("CUDA_DEVICE_MAX_CONNECTIONS=1" in _files(trainer, "slurm")["nccl.env"]) is asked
 
 
+def test_a_pod_works_in_a_copy_of_its_folder(tmp_path: Path) -> None:
+    """A ConfigMap is mounted read-only, as links; torchtitan and NeMo write where they start."""
+    mounted, tools = tmp_path / "mounted", tmp_path / "tools"
+    (mounted / "..data").mkdir(parents=True)
+    tools.mkdir()
+    for name, text in _files("megatron-core", "kubernetes").items():
+        (mounted / "..data" / name).write_text(text)
+        (mounted / name).symlink_to(f"..data/{name}")
+    (tools / "torchrun").write_text('#!/bin/bash\npwd\ncat ranks.csv\nprintf "%s\\n" "$@"\n')
+    (tools / "torchrun").chmod(0o755)
+    env = {"PATH": f"{tools}:/usr/bin:/bin", "TMPDIR": str(tmp_path), "ISTHMUS_PREFLIGHT": "off",
+           "ISTHMUS_NUM_NODES": "4", "ISTHMUS_GPUS_PER_POD": "8", "ISTHMUS_FIRST_NODE": "2",
+           "JOB_COMPLETION_INDEX": "1", "MASTER_ADDR": "first", "MASTER_PORT": "1"}  # fmt: skip
+    command = ["bash", str(mounted / "pod.sh"), "true"]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=30).stdout
+    where = Path(said.splitlines()[0])
+    assert where.parent == tmp_path
+    assert where != mounted
+    assert (where / "rank.sh").is_file()
+    assert said.splitlines()[-4:] == ["--no-python", "bash", "rank.sh", "true"]
+    assert "--node-rank=3" in said
+    assert (mounted / "ranks.csv").read_text() in said
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_segments_are_asked_for_where_slurm_has_blocks(asked: bool) -> None:
     options = re.findall(r"^#SBATCH (\S+)$", _files("nemo", "slurm", block_topology=asked)["job.sbatch"], re.MULTILINE)
