@@ -146,6 +146,13 @@ def test_one_connection_per_device_is_for_those_who_ask(trainer: Any, asked: boo
     assert ("CUDA_DEVICE_MAX_CONNECTIONS=1" in _files(trainer, "slurm")["nccl.env"]) is asked
 
 
+@pytest.mark.parametrize(("scheduler", "copied"), [("slurm", True), ("ssh", True), ("kubernetes", False)])
+def test_a_folder_is_copied_to_hosts_where_no_pod_brings_it(scheduler: Any, copied: bool) -> None:
+    readme = _files("megatron-core", scheduler)["README.md"]
+    assert ("at the same path on every host" in readme) is copied
+    assert "`site.env`" in readme
+
+
 def test_a_pod_works_in_a_copy_of_its_folder(tmp_path: Path) -> None:
     """A ConfigMap is mounted read-only, as links; torchtitan and NeMo write where they start."""
     mounted, tools = tmp_path / "mounted", tmp_path / "tools"
