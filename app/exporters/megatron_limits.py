@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import lcm
 
 from app.exporters.megatron_model import definition_of
 from app.faults import refused
@@ -43,7 +44,11 @@ def _refusals(one: Configuration, workload: Workload) -> Iterator[Refusal]:
             yield detail, f"/plan/configuration/{name}", OTHER_PLAN
     if workload.optimizer.name == "muon":
         yield from ((what, "/plan/configuration/sharding", OTHER_OPTIMIZER) for what in _of_muon(one, workload))
-    architecture, tp = workload.architecture, one.degrees.tp
+    architecture, tp, cp = workload.architecture, one.degrees.tp, one.degrees.cp
+    if workload.sequence_length % lcm(tp * cp, 2 * cp if cp > 1 else 1):
+        yield (f"sequences of {workload.sequence_length} tokens over {tp} tensor-parallel and {cp} context-parallel "
+               "ranks: Megatron splits them evenly", "/plan/configuration/degrees",
+               "Plan with constraints.allowed.tp and cp that divide them.")  # fmt: skip
     if architecture.moe is not None and definition_of(architecture).linear_bias and tp > 1:
         yield (f"experts with biases over {tp} tensor-parallel ranks: Megatron has biases on whole experts only",
                "/plan/configuration/degrees/tp", "Plan with constraints.allowed.tp [1].")  # fmt: skip

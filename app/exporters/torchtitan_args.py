@@ -68,6 +68,11 @@ def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, st
         yield (f"{heads.num_kv_heads} key/value heads over {degrees.tp} tensor-parallel ranks: torchtitan does not "
                "repeat heads", f"{where}/tp", "a divisor of the key/value heads",
                "Plan with constraints.allowed.tp that divide them.")  # fmt: skip
+    tokens = one.micro_batch_sequences * request.workload.sequence_length
+    if tokens % (degrees.tp * (2 * degrees.cp if degrees.cp > 1 else 1)):
+        yield (f"{tokens} tokens of a micro-batch over {degrees.tp} tensor-parallel and {degrees.cp} context-parallel "
+               "ranks: torchtitan splits them evenly", where, "divisors of the tokens",
+               "Plan with constraints.allowed.tp and cp that divide them.")  # fmt: skip
     ranks = shard_replicas(plan, request) * degrees.cp * degrees.tp
     if ranks % expert_ranks(one, request):
         yield (f"experts shared by {expert_ranks(one, request)} ranks, where {ranks} have one copy of the state: "

@@ -8,6 +8,7 @@ import pytest
 
 from app.exporters.launch.nemo_job import nemo_job, settings_of
 from app.exporters.megatron_args import megatron_args
+from app.exporters.torchtitan_args import torchtitan_args
 from app.faults import Refused
 from models.catalogue import named_entry
 from models.plan import Degrees
@@ -82,6 +83,24 @@ def test_experts_are_shared_inside_a_copy_of_the_state(export: Any, group: int, 
         return
     with pytest.raises(Refused, match="shares experts inside a copy of the state, over 1 ranks, not 2"):
         export(plan, _asking(_model("mixtral-8x7b", {})))
+
+
+@pytest.mark.parametrize("export", [megatron_args, nemo_job, torchtitan_args])
+@pytest.mark.parametrize(
+    ("length", "tp", "cp", "taken"),
+    [(4096, 8, 1, True), (4100, 8, 1, False), (4100, 4, 1, True), (4108, 4, 2, False), (4112, 4, 2, True)],
+)
+def test_sequences_are_split_evenly(export: Any, length: int, tp: int, cp: int, taken: bool) -> None:
+    """_split_along_first_dim of Megatron and Trainer of torchtitan: lengths divide by tp, and by twice cp."""
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=tp, cp=cp, pp=2, dp=2), sharding="fsdp")
+    request = whole_host_request()
+    workload = request.workload.model_copy(update={"sequence_length": length})
+    asked = request.model_copy(update={"workload": workload})
+    if taken:
+        assert export(plan, asked)
+        return
+    with pytest.raises(Refused, match="splits them evenly"):
+        export(plan, asked)
 
 
 @BOTH
