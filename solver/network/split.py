@@ -29,7 +29,7 @@ def part_by_edge(steps: Iterable[Parts]) -> dict[int, float]:
 class AlikeSteps:
     """Steps of a ring whose paths offer and lose the same on one tier: one transport serves them.
 
-    `path` is that of the `narrowest` step over the longest round trip of any.
+    `path` is that of the `narrowest` step over the longest way of any, and over the longest round trip.
     """
 
     narrowest: Step
@@ -41,8 +41,10 @@ class AlikeSteps:
         """All these steps."""
         narrowest, narrow = min(steps, key=lambda one: (one[1].capacity_bytes_per_s, one[0]))
         paths = tuple(path for _, path in steps)
-        farthest = max(paths, key=lambda path: path.round_trip_s)
-        path = replace(narrow, latency_s=farthest.latency_s, round_trip_s=farthest.round_trip_s)
+        latency_s, round_trip_s = (
+            max(one) for one in zip(*((p.latency_s, p.round_trip_s) for p in paths), strict=True)
+        )
+        path = replace(narrow, latency_s=latency_s, round_trip_s=round_trip_s)
         return cls(narrowest, path, paths)
 
 
