@@ -72,6 +72,8 @@ class Known:
 
     splits: Memo = field(default_factory=Memo)
     """Paths and parts of the steps of exchange rings."""
+    rings: Memo = field(default_factory=partial(Memo, 4_096))
+    """Orders in which rings lead through places."""
     parts: Memo = field(default_factory=partial(Memo, 4_096))
     """Costs of single layers and ends by what they depend on."""
     stages: Memo = field(default_factory=partial(Memo, 64))

@@ -26,6 +26,7 @@ from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.transport.communicators import exchange_choice, place_replicas, slowest_by_place
 from solver.transport.ring import Ring, ring_of, split_ring
+from solver.transport.ring_order import ring_order
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
 
@@ -320,6 +321,6 @@ def _private_s(
 
 
 def _places(context: Context, counts: Counter[int]) -> list[str]:
-    """Places with replicas, building by building, so that a ring enters every building once."""
+    """Places with replicas in the order of their ring."""
     ordered = sorted(counts, key=lambda pool: (context.group_of_pool[pool], pool))
-    return list(dict.fromkeys(context.pools[pool].place for pool in ordered))
+    return list(ring_order(context, tuple(dict.fromkeys(context.pools[pool].place for pool in ordered))))
