@@ -179,7 +179,7 @@ def frontier(question: Frontier, found: Callable[[FrontierAnswer], None], hooks:
     """The frontiers of time against what is spent."""
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
-    searches.base = changed(searches.base, (put("/objective", {"kind": "iteration_time"}),))
+    searches.for_time()
     compared = SideComparison(searches, SharedGoal.of([searches.base]))
     gpus = (pool.gpu for pool in searches.base.cluster.pools)
     watts = {gpu.name: gpu.board_power_w for gpu in gpus if gpu.board_power_w is not None}

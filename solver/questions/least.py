@@ -224,8 +224,7 @@ def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHoo
     """The least of everything asked for within the target."""
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
-    free = put("/objective", {"kind": "iteration_time"})
-    searches.base = changed(searches.base, (free,))
+    searches.for_time()
     asked = _Asked(question, searches, target_seconds(question.target, searches.base))
 
     def publish() -> None:

@@ -88,6 +88,12 @@ class SearchRuns:
             return cls(base, hooks)
         return cls(base, hooks, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
 
+    def for_time(self) -> None:
+        """From now on the iteration time is to be least; a plan sought for something else is not known then."""
+        if self.base.objective.kind != "iteration_time":
+            self.known = None
+        self.base = changed(self.base, (Change(pointer="/objective", value={"kind": "iteration_time"}),))
+
     def base_outcome(
         self, limit_s: float, *, first: bool = False, heard: Callable[[Planned], None] = lambda _: None
     ) -> Outcome:

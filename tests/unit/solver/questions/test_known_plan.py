@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from models.least import Frontier, Sizing
 from models.outcome import NotFound, Planned
 from models.plan import Plan
 from models.questions import Robust, WhatIf
@@ -55,3 +56,19 @@ def test_a_stored_plan_is_known_without_a_search(
     found_s = ask({"request": request, "plan": before, "options": {"time_limit_s": 2.0}})
     assert found_s is not None
     assert found_s <= before.metrics.iteration_s
+
+
+def test_a_plan_with_the_fewest_gpus_is_not_known_to_be_the_fastest() -> None:
+    """Neither its time nor its bound is that of a plan that was sought for its time."""
+    target = {"kind": "fewest_gpus", "target_iteration_s": 1e3}
+    request = build_request(constraints={"allowed": FEW}, options={"time_limit_s": 3.0, "workers": 1}, objective=target)
+    outcome = plan(request, clock=time.process_time)
+    assert isinstance(outcome, Planned)
+    fewest = outcome.plan.metrics.num_gpus
+    parts = {"request": request, "plan": outcome.plan, "options": {"time_limit_s": 8.0}}
+    (found,) = ask(Frontier.model_validate({**parts, "against": ["gpus"]})).frontiers
+    assert max(point.num_gpus for point in found.points) > fewest
+    longest = {"iteration_s": outcome.plan.metrics.iteration_s}
+    least = ask(Sizing.model_validate({**parts, "target": longest, "of": ["gpus"]}))
+    assert least.fastest_lower_bound_s is not None
+    assert least.fastest_lower_bound_s <= found.points[0].iteration_s
