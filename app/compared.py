@@ -78,8 +78,9 @@ class PlanComparison(Answer):
     request: dict[str, Differing] = Field(description="What was asked differently, by JSON Pointer; at most 500.")
     moves: MoveFigures = Field(description="What changes place from a to b.")
     best_plans_s: Between = Field(
-        description="What the best plan of b's request takes more than that of a's, in seconds, whatever a longer "
-        "search of either finds: from bound of b less time of a to time of b less bound of a."
+        description="What the fastest plan of b's request takes more than that of a's, in seconds, whatever a longer "
+        "search of either finds: from bound of b less time of a to time of b less bound of a. Where a request "
+        "minimises something else, its bound is the speed of light."
     )
     predicted: PredictedBeside | None = Field(
         description="Error bars; null where a plan states none or the software profiles differ."

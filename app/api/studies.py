@@ -177,7 +177,8 @@ def _study(service: PlanService, row: StudyRow) -> dict[str, Any]:
     for member in members:
         counts[member["state"]] = counts.get(member["state"], 0) + 1
     profiles = [one.get("stack_profile", "") for one in row.member_list()]
-    found = findings(members, profiles).model_dump(mode="json")
+    objectives = [one.get("objective", "iteration_time") for one in row.member_list()]
+    found = findings(members, profiles, objectives).model_dump(mode="json")
     return {**_head(row, counts), "members": members, "findings": found}
 
 

@@ -15,7 +15,10 @@ from app.wire import MoveFigures, MoveItem
 from app.words import TIME_PARTS
 from models.plan import Plan
 from models.pointers import escaped
+from models.statements import PROVEN
 
+# Statements of proofs whose bound is an iteration time scaled by the gap of another objective.
+NOT_OF_TIME = frozenset(said for kind, said in PROVEN.items() if kind != "iteration_time")
 MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
 
 
@@ -62,12 +65,20 @@ def predicted(first: Plan, second: Plan, *, same_job: bool) -> dict[str, Any] | 
 
 
 def _best_plans(first: Plan, second: Plan) -> dict[str, float]:
-    """What the best plan of B's request takes more than that of A's: in [LB_b - T_a, T_b - LB_a], whatever a longer
+    """What the fastest plan of B's request takes more than that of A's: in [LB_b - T_a, T_b - LB_a], whatever a longer
     search finds."""
     return {
-        "least": second.proof.lower_bound_s - first.metrics.iteration_s,
-        "most": second.metrics.iteration_s - first.proof.lower_bound_s,
+        "least": _least_s(second) - first.metrics.iteration_s,
+        "most": second.metrics.iteration_s - _least_s(first),
     }
+
+
+def _least_s(plan: Plan) -> float:
+    """What no plan of the request falls below; by light, where the proof is one of another objective than time."""
+    proof = plan.proof
+    if proof.proven in NOT_OF_TIME:
+        return min(proof.speed_of_light_s, plan.metrics.iteration_s)
+    return proof.lower_bound_s
 
 
 def summary(plan: Plan) -> dict[str, Any]:

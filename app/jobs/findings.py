@@ -1,6 +1,7 @@
 """What the members of a study say together, by their figures alone.
 
 With the time T of a plan and its bound LB, both per million tokens, a is better than b for certain where T(a) < LB(b).
+Of members that minimise something else than time no bound of time is known.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ CLOSE = 1e-9  # relative: figures are sums of floats
 Member = Mapping[str, Any]
 
 
-def findings(members: Sequence[Member], stack_profiles: Sequence[str]) -> StudyFindings:
-    """The findings of members as `GET /v1/studies/{id}` shows them."""
-    points = tuple(_point(one) for one in members if one["figures"] is not None)
+def findings(members: Sequence[Member], stack_profiles: Sequence[str], objectives: Sequence[str] = ()) -> StudyFindings:
+    """The findings of members as `GET /v1/studies/{id}` shows them; `objectives` that are not given are time."""
+    of_time = {number: kind == "iteration_time" for number, kind in enumerate(objectives)}
+    points = tuple(
+        _point(one, is_bounded=of_time.get(one["index"], True)) for one in members if one["figures"] is not None
+    )
     best = min(points, key=lambda one: (one.value, one.index), default=None)
     others = [one for one in points if best is not None and one is not best and _may_beat(one, best)]
     return StudyFindings(
@@ -35,10 +39,10 @@ def findings(members: Sequence[Member], stack_profiles: Sequence[str]) -> StudyF
     )
 
 
-def _point(member: Member) -> StudyPoint:
+def _point(member: Member, *, is_bounded: bool) -> StudyPoint:
     figures = member["figures"]
     value = MILLION / figures["tokens_per_s"]
-    bound_s = figures["lower_bound_s"]
+    bound_s = figures["lower_bound_s"] if is_bounded else None
     bound = None if bound_s is None else value * min(bound_s / figures["iteration_s"], 1.0)
     return StudyPoint(index=member["index"], value=value, lower_bound=bound, num_gpus=figures["num_gpus"])
 

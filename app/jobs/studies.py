@@ -48,6 +48,7 @@ class _Member:
     plan: NewPlan | None
     faults: tuple[Fault, ...] = ()
     stack_profile: str = ""
+    objective: str = "iteration_time"
 
 
 def submit_study(
@@ -97,6 +98,7 @@ def _as_text(members: Sequence[_Member]) -> bytes:
             "changes": one.changes,
             "faults": [fault.to_dict() for fault in one.faults],
             "stack_profile": one.stack_profile,
+            "objective": one.objective,
         }
         for one in members
     ]
@@ -167,7 +169,7 @@ def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Calle
     plan = new_plan(request, caller, urgency, name=_member_name(order.tag.name, changes), labels=order.tag.labels)
     from solver.context import stack_for  # imports numpy, which takes a while
 
-    return _Member(changes, plan, stack_profile=stack_for(request).name)
+    return _Member(changes, plan, stack_profile=stack_for(request).name, objective=request.objective.kind)
 
 
 def _is_point(changes: Any) -> bool:

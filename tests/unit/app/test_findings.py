@@ -56,6 +56,15 @@ def test_no_truth_within_the_bounds_contradicts_the_findings(seed: int) -> None:
         assert beaten or one.index in found.frontier
 
 
+def test_members_with_another_objective_have_no_bound_of_time() -> None:
+    members = [_member(0, {"/a": 1}, 2.0, 2.0), _member(1, {"/a": 2}, 1.0, 0.9)]
+    assert not findings(members, ["p", "p"]).may_be_best
+    found = findings(members, ["p", "p"], ["fewest_gpus", "iteration_time"])
+    assert [one.lower_bound for one in found.points] == [None, pytest.approx(0.9)]
+    assert found.may_be_best == (0,)
+    assert found.axes[0].num_decided == 0
+
+
 def test_differences_below_the_gaps_are_said_to_be() -> None:
     close = [_member(0, {"/a": 1}, 2.0, 1.8), _member(1, {"/a": 2}, 1.9, 1.7)]
     found = findings(close, ["p", "p"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.jobs.comparison import comparison, predicted
 from models.plan import Plan
 from models.prediction import Interval, Prediction
+from models.statements import PROVEN
 from tests.unit.app.fake_solver import tiny_plan
 
 SIZES = st.floats(-0.2, 0.2)
@@ -65,3 +66,14 @@ def test_plans_without_error_bars_or_of_other_software_have_no_ratio() -> None:
 def test_the_difference_of_the_best_plans_lies_between_bounds_and_plans() -> None:
     between = comparison(_plan(3.0), _plan(4.0))["best_plans_s"]
     assert between == {"least": 1.0 - 3.0, "most": 4.0 - 1.0}, "the made-up plans have a bound of 1 s"
+
+
+@pytest.mark.parametrize(
+    "kind", ["cost_per_token", "fewest_gpus", "least_cross_building_traffic", "time_at_confidence"]
+)
+def test_a_bound_of_another_objective_says_nothing_of_the_time(kind: str) -> None:
+    """Its plan may be the best of its objective, which leaves no gap, and one in less time may exist all the same."""
+    slow = _plan(4.0)
+    proof = slow.proof.model_copy(update={"proven": PROVEN[kind], "lower_bound_s": 4.0, "speed_of_light_s": 0.25})
+    between = comparison(_plan(3.0), slow.model_copy(update={"proof": proof}))["best_plans_s"]
+    assert between == {"least": 0.25 - 3.0, "most": 4.0 - 1.0}
