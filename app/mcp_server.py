@@ -24,6 +24,7 @@ from app.wire import Figures, PlanStatus, StateName, Validation
 from app.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Plan
+from models.statements import bound_in_words
 
 MOST_WAIT_S = 300.0
 POLL_S = 0.5
@@ -231,7 +232,7 @@ def _of_plan(plan: Plan) -> dict[str, Any]:
             for name, part_s in sorted(parts, key=lambda part: -part[1])
             if part_s > 0
         ],
-        "proof": f"{proof.status}: no plan of the stated model is faster than {proof.lower_bound_s:.4g} s, gap "
+        "proof": f"{proof.status}: {bound_in_words(proof.proven, f'{proof.lower_bound_s:.4g} s')}, gap "
         f"{100 * proof.relative_gap:.2f} %. {proof.proven}",
         "second_best": [
             f"tp {one.degrees.tp} pp {one.degrees.pp} dp {one.degrees.dp}, {one.crossing}: "

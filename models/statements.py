@@ -68,6 +68,20 @@ _COVERED = {
     "buildings, detours and links that are too thin for the target are not in it.",
 }
 PROVEN = {kind: f"{covered} {SPACE_LIMITS.statement()}" for kind, covered in _COVERED.items()}
+# Of the objectives whose bound is an iteration time scaled by the gap of something else.
+_NOT_OF_TIME = frozenset(said for kind, said in PROVEN.items() if kind != "iteration_time")
+
+
+def bounds_time(proven: str) -> bool:
+    """Whether no plan takes less than the `lower_bound_s` of a proof that says this."""
+    return proven not in _NOT_OF_TIME
+
+
+def bound_in_words(proven: str, shown: str) -> str:
+    """What the `lower_bound_s` of such a proof says, with its seconds as they are shown."""
+    if bounds_time(proven):
+        return f"no plan of the stated model is faster than {shown}"
+    return f"the bound of the objective stands for an iteration of {shown}"
 
 
 def assumptions_of(

@@ -15,10 +15,8 @@ from app.wire import MoveFigures, MoveItem
 from app.words import TIME_PARTS
 from models.plan import Plan
 from models.pointers import escaped
-from models.statements import PROVEN
+from models.statements import bounds_time
 
-# Statements of proofs whose bound is an iteration time scaled by the gap of another objective.
-NOT_OF_TIME = frozenset(said for kind, said in PROVEN.items() if kind != "iteration_time")
 MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
 
 
@@ -76,9 +74,9 @@ def _best_plans(first: Plan, second: Plan) -> dict[str, float]:
 def _least_s(plan: Plan) -> float:
     """What no plan of the request falls below; by light, where the proof is one of another objective than time."""
     proof = plan.proof
-    if proof.proven in NOT_OF_TIME:
-        return min(proof.speed_of_light_s, plan.metrics.iteration_s)
-    return proof.lower_bound_s
+    if bounds_time(proof.proven):
+        return proof.lower_bound_s
+    return min(proof.speed_of_light_s, plan.metrics.iteration_s)
 
 
 def summary(plan: Plan) -> dict[str, Any]:

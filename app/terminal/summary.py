@@ -251,11 +251,13 @@ def _distance(console: Console, plan: Plan) -> None:
 
 
 def _proof(console: Console, plan: Plan) -> None:
+    from models.statements import bound_in_words  # a schedule in short needs nothing of a plan
+
     proof = plan.proof
     # The first plan is found before all placements of its configuration are tried.
     tried = f"{proof.num_explored:,} tried" if proof.num_explored else "none tried to the end"
     console.print(
-        f"Proof: {proof.status}; no plan of the stated model is faster than {proof.lower_bound_s:.4f} s, gap "
+        f"Proof: {proof.status}; {bound_in_words(proof.proven, f'{proof.lower_bound_s:.4f} s')}, gap "
         f"{100 * proof.relative_gap:.2f} %; of {proof.num_configurations:,} configurations {proof.num_pruned:,} were "
         f"excluded by their bound and {tried}; speed of light {proof.speed_of_light_s:.4f} s."
     )

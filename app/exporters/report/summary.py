@@ -15,6 +15,7 @@ from app.exporters.report.scene import Scene
 from app.words import rounded, runnable_in_words, seconds
 from models.diagnostic import SEVERITIES, Severity
 from models.plan import Configuration, Plan
+from models.statements import bound_in_words
 from models.verdict import Verdict
 
 CROSSINGS = {
@@ -127,9 +128,10 @@ def _layers(one: Configuration) -> str:
 def _proof(plan: Plan) -> Iterator[Markup]:
     proof = plan.proof
     verb = "optimal within the gap asked for" if proof.status == "optimal" else "the best that was found"
+    said = bound_in_words(proof.proven, seconds(proof.lower_bound_s))
     yield paragraph(
-        f"The plan is {verb}. No plan of the stated model is faster than {seconds(proof.lower_bound_s)}; the gap, time "
-        f"less bound over time, is {percent(proof.relative_gap)}. ",
+        f"The plan is {verb}. {said[0].upper()}{said[1:]}; the gap, time less bound over time, is "
+        f"{percent(proof.relative_gap)}. ",
         tag("bdi", proof.proven),
     )
     rows = (

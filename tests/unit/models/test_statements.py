@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from models.statements import PROVEN, SPACE_LIMITS
+from models.statements import PROVEN, SPACE_LIMITS, bound_in_words, bounds_time
 from solver.configurations.enumerate import enumerate_space
 from tests.build_job import job
 
@@ -24,3 +24,11 @@ def test_the_space_keeps_to_the_limits_that_the_proof_names() -> None:
     assert columns.vpp.max() <= SPACE_LIMITS.max_chunks
     assert columns.cp.max() <= SPACE_LIMITS.max_context_parallel
     assert columns.micro_batch.max() <= SPACE_LIMITS.max_micro_batch
+
+
+@pytest.mark.parametrize("kind", PROVEN)
+def test_only_where_time_is_minimised_no_plan_is_faster_than_the_bound(kind: str) -> None:
+    is_time = kind == "iteration_time"
+    assert bounds_time(PROVEN[kind]) is is_time
+    assert ("faster" in bound_in_words(PROVEN[kind], "2 s")) is is_time
+    assert "2 s" in bound_in_words(PROVEN[kind], "2 s")
