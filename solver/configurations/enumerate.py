@@ -321,7 +321,8 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
 
     A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too and has as many
-    ranks. Takes the columns out of `rows` one by one: of millions of rows a second copy would outlast the search, since
+    ranks, unless another type has more memory: what is too large for an even share may fit with less on the fastest.
+    Takes the columns out of `rows` one by one: of millions of rows a second copy would outlast the search, since
     the allocator keeps what lies between columns.
     """
     wanted = _layer_splits(request)
@@ -332,7 +333,7 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
-        if "even" in wanted:
+        if "even" in wanted and fastest_has_most_memory(pools):
             several &= (held[fastest_type(pools)] < rows["pp"]) | ~even_degrees
         chosen[BY_GPU_TYPE] = np.flatnonzero(several)
     row = np.concatenate(list(chosen.values()))
@@ -368,6 +369,11 @@ def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArra
 def fastest_type(pools: Sequence[Pool]) -> str:
     """The GPU type that a pipeline is not split by type for, where it fits on this one alone."""
     return max((pool.gpu for pool in pools), key=_strength).name
+
+
+def fastest_has_most_memory(pools: Sequence[Pool]) -> bool:
+    """Whether no other type has more memory than the fastest, so that what fits anywhere fits there."""
+    return max((pool.gpu for pool in pools), key=_strength).memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
 
 
 def _crossed(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:

@@ -25,6 +25,7 @@ from solver.placement.strategies import keep_ranks_whole, keep_segments_whole
 
 Routes = tuple[RouteCount, ...]
 Orders = tuple[Callable[[TypeCost], float], ...]
+Ranking = Callable[[TypeCost], tuple[float, ...]]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
@@ -32,6 +33,8 @@ MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where t
 IN_FLIGHT_PER_RANK = 2  # micro-batches that a first rank may hold beside each rank: more hide no more of a way
 MOST_MEMORY: Orders = (lambda cost: -cost.capacity_bytes,)  # first, of the GPU types along the pipeline
 ALL_ORDERS: Orders = (lambda cost: cost.layer_s, lambda cost: -cost.layer_s, *MOST_MEMORY)  # fastest, slowest first
+# Of the types, the fastest, or those with most memory: they hold the layers that do not fit on the fastest.
+FILLED_FIRST: tuple[Ranking, ...] = (lambda cost: (cost.layer_s,), lambda cost: (-cost.capacity_bytes, cost.layer_s))
 MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
@@ -222,17 +225,22 @@ def _segment_orders(
     in_regions: bool,
     keys: Orders = ALL_ORDERS,
 ) -> list[Segments]:
-    """GPU types one after another, region by region where asked, in the order of each key."""
-    segments = _filled(problem, _segments(context, in_regions=in_regions), costs)
-    if not segments:
-        return []
+    """GPU types one after another, region by region where asked, in the order of each key.
+
+    Ranks are on the fastest types, and on those with most memory where these are others.
+    """
+    whole = _segments(context, in_regions=in_regions)
+    fillings = dict.fromkeys(tuple(_filled(problem, whole, costs, first)) for first in FILLED_FIRST)
+    return list(dict.fromkeys(one for filled in fillings if filled for one in _sequences(filled, costs, keys)))
+
+
+def _sequences(segments: Segments, costs: dict[str, TypeCost], keys: Orders) -> Iterator[Segments]:
+    """The same segments in the order of each key, the region with most ranks first."""
     held = Counter[int]()
     for one in segments:
         held[one.region] += one.num_ranks
-    sequences = [
-        sorted(segments, key=lambda one: (-held[one.region], one.region, key(costs[one.gpu]), one.gpu)) for key in keys
-    ]
-    return list(dict.fromkeys(map(tuple, sequences)))
+    for key in keys:
+        yield tuple(sorted(segments, key=lambda one: (-held[one.region], one.region, key(costs[one.gpu]), one.gpu)))
 
 
 def _segments(context: Context, *, in_regions: bool) -> list[Segment]:
@@ -243,12 +251,14 @@ def _segments(context: Context, *, in_regions: bool) -> list[Segment]:
     return [Segment(gpu, region, frozenset(groups)) for (gpu, region), groups in grouped.items()]
 
 
-def _filled(problem: PlacementProblem, segments: list[Segment], costs: dict[str, TypeCost]) -> list[Segment]:
-    """As many ranks as there are, on fast types first, each with all its replicas in its segment's capacity groups."""
+def _filled(
+    problem: PlacementProblem, segments: list[Segment], costs: dict[str, TypeCost], first: Ranking
+) -> list[Segment]:
+    """As many ranks as there are, on some types first, each with all its replicas in its segment's capacity groups."""
     left, filled = problem.num_ranks, list[Segment]()
     held = {one: sum(problem.capacity_u[u] for u in one.capacity_groups) for one in segments}
     num_ranks = {one: capacity // problem.num_replicas for one, capacity in held.items()}
-    for one in sorted(segments, key=lambda one: (costs[one.gpu].layer_s, -num_ranks[one], one.gpu, one.region)):
+    for one in sorted(segments, key=lambda one: (first(costs[one.gpu]), -num_ranks[one], one.gpu, one.region)):
         taken = min(left, num_ranks[one])
         if taken:
             filled.append(replace(one, num_ranks=taken))

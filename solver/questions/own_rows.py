@@ -21,6 +21,7 @@ from solver.configurations.enumerate import (
     EVEN,
     Space,
     enumerate_space,
+    fastest_has_most_memory,
     fastest_type,
     ranks_by_type,
 )
@@ -82,7 +83,7 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
         columns = space.columns
         held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
         typed: BoolArray = (space.layer_split == BY_GPU_TYPE) & (held[fastest_type(large.pools)] >= columns.pp)
-        return typed
+        return typed & fastest_has_most_memory(large.pools)
     numbers = row_numbers([space, enumerate_space(large.request)])
     own: BoolArray = ~np.isin(numbers[0], numbers[1])
     if len(space) and reference_of(small) != reference_of(large):
