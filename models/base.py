@@ -93,6 +93,8 @@ SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in 
 # Neither control characters (C0, DEL, C1) nor what breaks a line or turns the direction of reading.
 PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), AfterValidator(_composed)]
+# Of an answer: two names with what joins them, or a name behind a few words.
+JoinedName = Annotated[str, Field(min_length=1, max_length=250, pattern=PLAIN_TEXT), AfterValidator(_composed)]
 MOST_SECONDS = 1e7  # 116 days: an iteration that long is one of a wrong unit
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 TimeLimit = Annotated[float, Field(gt=0, le=86_400, json_schema_extra=_unit("s"))]

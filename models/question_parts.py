@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, OfObjective, Relative, Seconds, TimeLimit
+from models.base import Count, Frozen, JoinedName, OfObjective, Relative, Seconds, TimeLimit
 from models.outcome import Reason
 from models.plan import Configuration, Crossing, Plan, Route
 from models.request import PlanRequest
@@ -98,7 +98,7 @@ class Witness(Frozen):
 class Gain(Frozen):
     """What one variant gains over the base: an interval that holds the difference of the two best plans there are."""
 
-    name: Name = Field(description="The variant.", examples=["400 Gb/s more"])
+    name: JoinedName = Field(description="The variant.", examples=["400 Gb/s more"])
     status: Status | Literal["not_tried"] = Field(
         description="What is known of it; planned also where a plan with less is one of it. not_tried: time ran out.",
         examples=["planned"],

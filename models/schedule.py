@@ -17,7 +17,7 @@ from models.base import (
     Count,
     Fraction,
     Frozen,
-    Name,
+    JoinedName,
     PositiveCount,
     Seconds,
     SignedSeconds,
@@ -90,7 +90,7 @@ class PipelineStage(Frozen):
     gradient_sync_s: Seconds = Field(
         default=0.0, description="Gradient exchange after the last W of the stage; overlaps everything.", examples=[0.0]
     )
-    gradient_sync_link: Name | None = Field(
+    gradient_sync_link: JoinedName | None = Field(
         default=None,
         description="Link the exchange occupies in both directions; null: a free-standing one.",
         examples=[None],
@@ -106,7 +106,7 @@ class PipelineHop(Frozen):
     transfer_s: Seconds = Field(
         default=0.0, description="Time one message occupies the link in its direction, alone.", examples=[0.25]
     )
-    link: Name | None = Field(
+    link: JoinedName | None = Field(
         default=None, description="Hops of one link name share it; null: a link of its own.", examples=["A-B"]
     )
     num_sharing_replicas: Annotated[int, Field(ge=1, le=1_000_000)] = Field(

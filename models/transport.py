@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, Rate, Ratio, Seconds
+from models.base import Bytes, Count, Frozen, JoinedName, Name, PositiveCount, PositiveFraction, Rate, Ratio, Seconds
 from models.cluster import LoadBalancing, Tier
 
 Dimension = Literal["tp", "cp", "ep", "pp", "dp"]
@@ -48,7 +48,9 @@ class TransportChoice(Frozen):
 class LinkStep(Frozen):
     """One link of a path, in one direction."""
 
-    link: Name = Field(description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"])
+    link: JoinedName = Field(
+        description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"]
+    )
     reverse: bool = Field(description="Direction: false is from_place to to_place, or up.", examples=[False])
 
 
@@ -148,7 +150,9 @@ class LinkFlow(Frozen):
 class LinkLoad(Frozen):
     """Load of one direction of one link over the iteration."""
 
-    link: Name = Field(description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"])
+    link: JoinedName = Field(
+        description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"]
+    )
     reverse: bool = Field(description="Direction: false is from_place to to_place, or up.", examples=[False])
     usable_bytes_per_s: Rate = Field(
         description="Capacity after failures, oversubscription and background.", examples=[1e13]

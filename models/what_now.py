@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, Seconds
+from models.base import Bytes, Count, Frozen, JoinedName, Name, Seconds
 from models.cluster import PlaceId
 from models.outcome import Reason
 from models.plan import Plan
@@ -64,7 +64,7 @@ class StateMove(Frozen):
         description="Stage groups that are set up anew there; 0: groups that stay take over larger parts.", examples=[4]
     )
     num_bytes: Bytes = Field(description="Weights and optimizer state.", examples=[1.2e12])
-    links: tuple[Name, ...] = Field(description="Links and uplinks on the way.", examples=[["east-west"]])
+    links: tuple[JoinedName, ...] = Field(description="Links and uplinks on the way.", examples=[["east-west"]])
     seconds: Seconds = Field(
         description="Time at the full rate of links and network cards, beside all other fetches; 0 for a checkpoint, "
         "whose storage is not known.",

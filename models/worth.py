@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Frozen, Name, OfObjective, PositiveFraction, Relative, Seconds
+from models.base import Frozen, JoinedName, Name, OfObjective, PositiveFraction, Relative, Seconds
 from models.outcome import Reason
 from models.question_parts import Change, Gain, Pointer, QuestionBase, Status, Witness
 
@@ -40,7 +40,7 @@ class Value(Frozen):
     """What more of one resource is worth."""
 
     kind: ResourceKind = Field(description="What it is.", examples=["link"])
-    name: Name = Field(description="Which one.", examples=["link east-west"])
+    name: JoinedName = Field(description="Which one.", examples=["link east-west"])
     together: bool = Field(description="Whether these are all of the kind.", examples=[False])
     there: str = Field(max_length=300, description="How much there is.", examples=["3,200 Gb/s east to west"])
     small: Gain | None = Field(description="Gain of the small increase; null: it is no number.", examples=[{}])

@@ -5,7 +5,7 @@ Memory needs the cost model and is explained by `explain/infeasible.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from models.outcome import Reason
 from models.request import Pin, PlanRequest
@@ -13,18 +13,25 @@ from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.diagnostics.pins import MinimumDegrees, pins_apart, pins_too_large, too_many_replicas
-from solver.diagnostics.rule import gpus_by_building
+from solver.diagnostics.rule import LONGEST_DETAIL, gpus_by_building
 from solver.network.islands import islands
 from solver.network.places import ancestors_of, usable_pools
 from solver.network.topology import build_topology
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
+MOST_LISTED = 12  # numbers in a sentence: a request may list 64, which nobody reads
 
 
 def lint(request: PlanRequest) -> tuple[Reason, ...]:
     """Every contradiction found; empty when the request may have a plan."""
     reasons = [reason for check in CHECKS for reason in check(request)]
     return tuple(reasons)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """The first few numbers, and how many more there are."""
+    more = len(numbers) - MOST_LISTED
+    return f"{list(numbers[:MOST_LISTED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _gpus_exist(request: PlanRequest) -> Iterator[Reason]:
@@ -76,7 +83,7 @@ def _tensor_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
         code="degrees-do-not-divide",
         pointer="/constraints/allowed/tp",
         detail=(
-            f"no allowed tp of {list(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
+            f"no allowed tp of {_listed(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
             f"GPUs, the {heads} heads and the {keys} key/value heads"
         ),
         remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domains[-1] + 1) if divides(tp))}",),
@@ -90,7 +97,7 @@ def _replicas_divide_batch(request: PlanRequest) -> Iterator[Reason]:
     if any(batch % (dp * size) == 0 for dp in replicas for size in sizes):
         return
     given = [
-        f"{name} of {list(values)}"
+        f"{name} of {_listed(values)}"
         for name, values in (("dp", allowed.dp), ("micro_batch_sequences", allowed.micro_batch_sequences))
         if values is not None
     ]
@@ -120,7 +127,7 @@ def _experts_divide(request: PlanRequest) -> Iterator[Reason]:
     yield Reason(
         code="degrees-do-not-divide",
         pointer="/constraints/allowed/ep",
-        detail=f"no allowed ep of {list(wanted)} divides the {experts} experts of the model",
+        detail=f"no allowed ep of {_listed(wanted)} divides the {experts} experts of the model",
         remedies=("allow ep 1", "allow a divisor of the number of experts"),
     )
 
@@ -132,7 +139,7 @@ def _sequence_divides(request: PlanRequest) -> Iterator[Reason]:
     yield Reason(
         code="degrees-do-not-divide",
         pointer="/constraints/allowed/cp",
-        detail=f"no allowed cp of {list(wanted)} divides the sequence of {length} tokens",
+        detail=f"no allowed cp of {_listed(wanted)} divides the sequence of {length} tokens",
         remedies=("allow cp 1",),
     )
 
@@ -144,7 +151,7 @@ def _enough_layers(request: PlanRequest) -> Iterator[Reason]:
     yield Reason(
         code="degrees-do-not-divide",
         pointer="/constraints/allowed/pp",
-        detail=f"every allowed pp of {list(wanted)} exceeds the {layers} layers of the model",
+        detail=f"every allowed pp of {_listed(wanted)} exceeds the {layers} layers of the model",
         remedies=(f"allow a pp of at most {layers}",),
     )
 
@@ -239,7 +246,7 @@ def _pins_hold(request: PlanRequest) -> Iterator[Reason]:
 def _pinned_ranks_exist(request: PlanRequest) -> Iterator[Reason]:
     wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
     most = max(wanted) if wanted else min(layers, SPACE_LIMITS.max_pipeline_ranks)
-    ranks = f"the allowed pp of {list(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
+    ranks = f"the allowed pp of {_listed(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
     for index, pin in enumerate(request.constraints.pins):
         if most <= pin.last_pipeline_rank:
             yield Reason(
@@ -303,7 +310,8 @@ def _cost_has_prices(request: PlanRequest) -> Iterator[Reason]:
 def _links_stated(request: PlanRequest) -> Iterator[Reason]:
     """Buildings that nothing stated joins would be planned as if the way between them was free."""
     for pointer, detail in LINKS_MISSING.find(request):
-        yield Reason(code="links-missing", pointer=pointer, detail=detail, remedies=LINKS_MISSING.remedies)
+        yield Reason(code="links-missing", pointer=pointer, detail=detail[:LONGEST_DETAIL],
+                     remedies=LINKS_MISSING.remedies)  # fmt: skip
 
 
 CHECKS: tuple[Check, ...] = (

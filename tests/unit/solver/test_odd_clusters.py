@@ -101,6 +101,27 @@ def test_it_is_planned_and_judged(name: str) -> None:
     assert all(one.speed_up is None or one.speed_up >= 1 - 1e-9 for one in outcome.plan.baselines)
 
 
+def _long(name: str) -> str:
+    return name.ljust(120, "x")
+
+
+@pytest.mark.parametrize("joined", ["by links", "by uplinks"])
+def test_names_as_long_as_they_may_be_are_planned(joined: str) -> None:
+    """What is between two pools is named after both of them, and an uplink after its place."""
+    names = [_long(f"b{index}") for index in range(2)]
+    places = [REGION, *({**building(name, "r"), "uplink": {"latency_s": 1e-3}} for name in names)]
+    links = [link(*names) | {"id": _long("l")}] if joined == "by links" else []
+    own = [(name, 2, {"id": _long(f"p{index}")}) for index, name in enumerate(names)]
+    one = request(places, own, links, fabric="linked" if links else "one",
+                  constraints={"data_parallel_may_cross_buildings": False}, options={"time_limit_s": 4.0})  # fmt: skip
+    outcome = plan(one)
+    assert isinstance(outcome, Planned), outcome
+    assert outcome.plan.verdict.accepted
+    hops = [hop.link for timeline in outcome.plan.timelines for hop in timeline.problem.hops if hop.link]
+    assert {len(name) for name in hops} == {241}
+    assert {len(one.link) for one in outcome.plan.link_loads} == {120 if links else 127}
+
+
 def test_separate_islands_are_never_joined() -> None:
     one = request(*CLUSTERS["nothing joins the buildings"])
     outcome = plan(one)

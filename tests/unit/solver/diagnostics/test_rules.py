@@ -266,6 +266,23 @@ def test_a_remark_fits_the_model_however_long_the_names_are() -> None:
     assert all(len(one.detail) <= 800 for one in check(read(change)).diagnostics)
 
 
+def test_contradictions_of_many_long_names_or_numbers_fit_the_model_too() -> None:
+    def buildings(one: Json) -> None:
+        no_links(one)
+        for number in range(10):
+            name = f"{number}".ljust(120, "x")
+            one["cluster"]["places"].append({"id": name, "level": "building"})
+            one["cluster"]["pools"].append({**one["cluster"]["pools"][0], "id": name, "place": name})
+
+    sizes = [123_456_789 + 1_000 * number for number in range(64)]
+    degrees = part("constraints", allowed={"dp": sizes, "micro_batch_sequences": sizes})
+    apart, many = (lint(read(change))[0] for change in (buildings, degrees))
+    assert apart.code == "links-missing"
+    assert len(apart.detail) <= 800
+    assert many.code == "batch-too-small"
+    assert "123467789] and 52 more by micro_batch_sequences" in many.detail
+
+
 def test_the_page_of_rules_says_what_the_table_says() -> None:
     page = (Path(__file__).parents[4] / "docs" / "howto" / "check-a-request.md").read_text(encoding="utf-8")
     for rule in (LINKS_MISSING, *RULES):

@@ -43,6 +43,14 @@ def _narrow(capacity_bytes_per_s: float, only: str | None = None) -> dict[str, A
     return hardware
 
 
+def test_a_value_is_named_after_a_link_whatever_its_length() -> None:
+    hardware = cluster()
+    for link in hardware["links"]:
+        link["id"] = link["id"].ljust(120, "x")
+    names = {value.name for value in _asked(2.0, cluster=hardware).values}
+    assert {f"link {link['id']}" for link in hardware["links"]} <= names
+
+
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow) for seed in range(40)])
 def test_a_long_run_never_contradicts_the_intervals_of_a_short_one(seed: int) -> None:
     random = Random(seed)
