@@ -53,13 +53,14 @@ _Place = tuple[Any, str | int]
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, *, of_any_size: bool = False) -> Any:
     """The value of a JSON text.
 
     >>> parse_json(b'{"a": [1]}')
     {'a': [1]}
     """
-    _check_size(data)
+    if not of_any_size:
+        _check_size(data)
     try:
         document = from_json(data, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
@@ -325,10 +326,13 @@ def read_request(data: bytes) -> PlanRequest:
 
 
 def read_plan(data: bytes) -> Plan:
-    """A plan from its JSON text: bare, or inside an outcome or an answer of the service."""
+    """A plan from its JSON text: bare, or inside an outcome or an answer of the service.
+
+    Of any size: searches write it, and one of a million operations has five million values.
+    """
     from models.plan import Plan
 
-    document = parse_json(data)
+    document = parse_json(data, of_any_size=True)
     for wrapper in ("outcome", "plan"):
         if isinstance(document, dict) and isinstance(document.get(wrapper), dict):
             document = document[wrapper]

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app import documents
 from app.api import exports
 from app.documents import canonical, digest
+from app.faults import Refused
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.exporters.test_binding import nameless
@@ -258,3 +260,19 @@ def test_health_and_figures(client: TestClient, planned: str) -> None:
     assert "isthmus_workers 1.0" in text
     assert 'route="/v1/plans/{plan_id}"' in text
     assert planned not in text, "paths are not labels"
+
+
+def test_a_plan_with_more_values_than_a_body_may_have_is_read_and_exported(
+    client: TestClient, planned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small fleet with a batch of a million sequences has such a plan."""
+    other = planned.replace("/v1/plans/", "")
+    own, plan = (client.get(planned + path).content for path in ("/request", ""))
+    most = own.count(b",") + own.count(b"[") + own.count(b"{")
+    assert plan.count(b",") > most
+    monkeypatch.setattr(documents, "MAX_JSON_VALUES", most)
+    monkeypatch.setattr(documents, "MAX_JSON_CONTAINERS", most)
+    with pytest.raises(Refused, match="values"):
+        documents.parse_json(plan)
+    for path in ("/summary", "/artifacts/report-html", f"/comparison?other={other}"):
+        assert client.get(planned + path).status_code == 200, path
