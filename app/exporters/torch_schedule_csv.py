@@ -7,7 +7,8 @@ refused here. Source: torch.distributed.pipelining 2.13, `_PipelineScheduleRunti
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -89,8 +90,7 @@ def _receives(schedule: PipelineSchedule, rows: Rows, rank_of_stage: dict[int, i
         receiver = rank_of_stage.get(one.stage + step)
         if not step or receiver is None or receiver == rank:
             continue
-        starts_s = schedule.ranks[receiver].start_s
-        at = next((index for index, start_s in enumerate(starts_s) if start_s >= end_s), len(starts_s))
+        at = bisect_left(schedule.ranks[receiver].start_s, end_s)
         earliest[receiver] = max(earliest[receiver], at)
         action = "RECV_F" if step > 0 else "RECV_B"
         found[receiver].append(_Receive(earliest[receiver], f"{one.stage + step}{action}{one.microbatch}"))
@@ -107,10 +107,10 @@ def _with_comms(
 ) -> Iterator[str]:
     first = {one.stage: index for index, one in reversed(list(enumerate(row)))}
     last = {one.stage: index for index, one in enumerate(row)}
-    waiting = list(receives)
+    waiting = deque(receives)
     for index, one in enumerate(row):
         while waiting and waiting[0].before <= index:
-            yield waiting.pop(0).cell
+            yield waiting.popleft().cell
         if first[one.stage] == index:
             yield f"{one.stage}UNSHARD"
         yield torch_action(str(one))
