@@ -15,7 +15,7 @@ const linked = ({ href, act }, words, ...shapes) => {
   link.append(told, ...shapes);
   return link;
 };
-const LEADS = " Click a point to open its plan.";
+const LEADS = " Click a point to open its plan.", REQUESTS = " Click a point to plan it again.";
 const finite = (values) => values.filter((one) => typeof one === "number" && Number.isFinite(one));
 const span = (values, margin) => { const low = Math.min(...values), high = Math.max(...values), more = margin * (high - low) || 0.05 * Math.abs(high) || 1; return [low - more, high + more]; };
 const legend = (...entries) => make("ul", { className: "legend" }, ...entries.map(([kind, words]) => make("li", {}, make("span", { className: "key " + kind }), words)));
@@ -94,5 +94,5 @@ export const pareto = (title, points, { showX, showY, along, up }) => {
     drawing.append(linked(one, one.name + ": " + showX(one.x) + ", " + showY(one.y) + (gap.length ? ", no plan below " + showY(one.bound) : ""), ...gap, shape("circle", { cx: x(one.x), cy: y(one.y), r: front.includes(one) ? 6 : 4.5, class: front.includes(one) ? "point" : "point beaten" })));
   }
   drawing.append(text((LEFT + RIGHT) / 2, BOTTOM + 38, along, "label"));
-  return make("figure", {}, legend(["front-key", "no other plan is better in both"], ["beaten-key", "another plan is"], ["gap-key", "down to what no plan is below"]), drawn(drawing), caption("Up: " + up + ". Across: " + along + "." + (known.some((one) => one.href || one.act) ? LEADS : "")));
+  return make("figure", {}, legend(["front-key", "no other plan is better in both"], ["beaten-key", "another plan is"], ["gap-key", "down to what no plan is below"]), drawn(drawing), caption("Up: " + up + ". Across: " + along + "." + (known.some((one) => one.href) ? LEADS : known.some((one) => one.act) ? REQUESTS : "")));
 };

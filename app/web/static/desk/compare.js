@@ -53,7 +53,7 @@ const moved = ({ moves }, mark) => {
 
 const bar = (name, { p10, p50, p90 }) => ({ name, least: p10, most: p90, dot: p50, kind: "undecided" });
 const decided = ({ best_plans_s: best }, mark) => [best.least > 0 ? "The best plan of A's request is faster than every plan of " + mark + "'s: proven, in the model." : best.most < 0 ? "The best plan of " + mark + "'s request is faster than every plan of A's: proven, in the model."
-  : "Which of A and " + mark + " has the faster best plan is not decided: longer searches may turn it over.", " The best plan of " + mark + " takes between ", datum(best.least, seconds(best.least)), " and ", datum(best.most, seconds(best.most)), " more per iteration than that of A."];
+  : "Which of A and " + mark + " has the faster best plan is not decided: longer searches may turn it over.", " The best plan of " + mark + " takes between ", ...(best.most < 0 ? [datum(-best.most, seconds(-best.most)), " and ", datum(-best.least, seconds(-best.least)), " less"] : [datum(best.least, seconds(best.least)), " and ", datum(best.most, seconds(best.most)), " more"]), " per iteration than that of A."];
 const errorBars = (known) => {
   const [{ a }] = known.map(({ bars }) => bars), each = [["A", a], ...known.map(({ mark, bars }) => [mark, bars.b])];
   const rows = [...each.map(([mark, one]) => ["iteration time of " + mark, one.iteration_s, seconds]), ...known.map(({ mark, bars }) => [mark + " over A", bars.time_ratio, number]),

@@ -30,6 +30,9 @@ export const fitted = (text, width, font = "12px") => {
   return letters.join("") + "…";
 };
 
+/* A name that the service takes: it counts letters, of which some are two characters here. */
+export const clipped = (name, most = 120) => [...name].slice(0, most).join("");
+
 const NONE = "–";
 const missing = (value) => value === null || value === undefined;
 const rounded = (value, digits = 4) => {
@@ -37,9 +40,11 @@ const rounded = (value, digits = 4) => {
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 };
 
+const NO_TIME_S = 1e-12; // what a subtraction leaves of nothing: light comes a third of a millimetre far
 export const seconds = (value) => {
   if (missing(value)) return NONE;
-  if (value === 0 || Math.abs(value) >= 0.99995) return rounded(value) + " s";
+  if (Math.abs(value) < NO_TIME_S) return "0 s";
+  if (Math.abs(value) >= 0.99995) return rounded(value) + " s";
   return Math.abs(value) >= 1e-3 ? rounded(value * 1e3) + " ms" : rounded(value * 1e6, 3) + " µs";
 };
 export const percent = (value, signed = false) => {
@@ -61,10 +66,11 @@ export const bytes = (value) => {
 /* A time of searching or waiting: whole seconds, then minutes, hours and days. */
 export const span = (value) => {
   if (missing(value)) return NONE;
-  if (value < 60) return (value < 10 ? value.toFixed(1) : Math.round(value)) + " s";
-  if (value < 3600) return Math.floor(value / 60) + " min " + Math.round(value % 60) + " s";
-  if (value < 86400) return Math.floor(value / 3600) + " h " + Math.floor(value % 3600 / 60) + " min";
-  return Math.floor(value / 86400) + " d " + Math.floor(value % 86400 / 3600) + " h";
+  if (value < 9.95) return value.toFixed(1) + " s";
+  const whole = Math.round(value), [large, name, small, other] = whole < 3600 ? [60, "min", 1, "s"] : whole < 86400 ? [3600, "h", 60, "min"] : [86400, "d", 3600, "h"];
+  if (whole < 60) return whole + " s";
+  const rest = Math.floor(whole % large / small);
+  return Math.floor(whole / large) + " " + name + (rest ? " " + rest + " " + other : "");
 };
 /* The reader's own clock, in the order that nobody misreads. */
 export const moment = (text) => {

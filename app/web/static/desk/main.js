@@ -24,6 +24,7 @@ const found = (path) => {
 };
 const fail = (error) => {
   if (error.name === "AbortError") return;
+  tell("");
   if (error.status === 401 || error.status === 403) { door.open = true; field.focus(); }
   page.querySelector(".problem")?.remove();
   page.append(make("div", { className: "problem alert", role: "alert" },

@@ -16,11 +16,11 @@ const TOLD_MS = 10000; // a better plan is said aloud no more often
 const kin = (one) => [one.study_id && ["/studies/" + one.study_id, "part of a study"], one.parent_id && ["/plans/" + one.parent_id, "made from another plan"]].filter(Boolean).flatMap(([href, words]) => ["; ", make("a", { href }, words)]);
 const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
   "; submitted ", make("time", { datetime: one.created_at }, moment(one.created_at)),
-  one.elapsed_s && !isActive(one) ? ", searched " + span(one.elapsed_s) : "", ...kin(one), ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
+  one.elapsed_s && !isActive(one) ? ", searched " + span(one.elapsed_s) : "", one.figures && STOPS[one.stop_reason] ? ", ended because " + STOPS[one.stop_reason] : "", ...kin(one), ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
 
 const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
 const STOPS = { time: "it reached its limit of time", memory: "it reached its limit of memory", cancelled: "a client stopped it", killed: "it was ended from outside",
-  crashed: "a defect of this program", refused: "the search refused the request", attempts: "its worker went silent each time" };
+  crashed: "of a defect of this program", refused: "the search refused the request", attempts: "its worker went silent each time" };
 
 const reasons = (found) => make("ol", { className: "reasons" }, ...found.map((one) => make("li", {},
   make("p", {}, make("strong", {}, one.code.replaceAll("-", " ")), one.pointer ? make("code", {}, one.pointer) : null),
@@ -62,7 +62,9 @@ const live = () => {
     if (drawn) picture.replaceChildren(drawn);
     if (data.message) message.textContent = data.message;
   };
-  return { element, add, until: (value) => { limit_s = value; } };
+  /* Another attempt begins at 0 s, with what the one before has found. */
+  const again = () => { const { incumbent_s = null, lower_bound_s = null } = points.at(-1) || {}; points.splice(0, points.length, { elapsed_s: 0, incumbent_s, lower_bound_s }); };
+  return { element, add, again, until: (value) => { limit_s = value; } };
 };
 
 const parts = (page, tell) => {
@@ -146,6 +148,7 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
     };
     for await (const { kind, data } of events(id, signal, tell)) {
       if (kind === "progress" || kind === "incumbent") course.add(data);
+      if (kind === "state" && data.attempt > 1) course.again();
       if (kind === "state") { await pause(AGAIN_MS, signal); await refresh(); }
       if (kind !== "incumbent") continue;
       attempt(later);

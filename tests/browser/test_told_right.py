@@ -1,0 +1,76 @@
+"""What the desk says of times, attempts, ends of a search, differences and exports is what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.browser.desk_service import submitted, watched
+from tests.unit.app.fake_solver import TAKES_ITS_TIME
+
+SPANS = {9.94: "9.9 s", 9.97: "10 s", 59.7: "1 min", 60: "1 min", 119.7: "2 min", 125: "2 min 5 s", 3599.8: "1 h",
+         7260: "2 h 1 min", 86399.9: "1 d", 90_000: "1 d 1 h"}  # fmt: skip
+SECONDS = {0: "0 s", 8e-15: "0 s", 2e-6: "2 µs", 1.5: "1.5 s"}
+
+
+def test_times_are_rounded_before_they_are_taken_apart(address: str, browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/accuracy")
+        for name, cases in (("span", SPANS), ("seconds", SECONDS)):
+            script = f"(values) => import('/static/desk/dom.js').then((one) => values.map(one.{name}))"
+            assert page.evaluate(script, list(cases)) == list(cases.values())
+
+
+def test_a_second_attempt_begins_its_curve_anew(address: str, browser: Browser) -> None:
+    """A worker that starts again counts its seconds from 0."""
+    plan = submitted(address, TAKES_ITS_TIME, "again", wait_s=0, time_limit_s=60.0)
+    told = [("state", {"state": "running", "attempt": 1}), ("progress", {"elapsed_s": 20.0, "incumbent_s": 3.0}),
+            ("progress", {"elapsed_s": 30.0, "lower_bound_s": 1.0}), ("state", {"state": "running", "attempt": 2}),
+            ("progress", {"elapsed_s": 2.0, "incumbent_s": 3.0})]  # fmt: skip
+    text = "".join(
+        f"id: {number}\nevent: {kind}\ndata: {json.dumps(data)}\n\n" for number, (kind, data) in enumerate(told)
+    )
+    answers = [{"body": text, "content_type": "text/event-stream"}]
+    with watched(browser, address) as page:
+        page.route("**/events", lambda route: route.fulfill(**(answers.pop() if answers else {"status": 204})))
+        page.goto(f"{address}/plans/{plan}")
+        expect(page.locator("#live dl")).to_contain_text("2.0 s")
+        ways = page.locator("#live path.incumbent, #live path.bound").evaluate_all(
+            "(all) => all.map((one) => one.getAttribute('d'))"
+        )
+        for way in ways:
+            along = [float(one) for one in re.findall(r"[MH]([\d.]+)", way)]
+            assert along == sorted(along), way
+        assert len(ways) == 2, "what the first attempt has found is kept"
+    httpx2.post(f"{address}/v1/plans/{plan}:cancel")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("time", "ended because it reached its limit of time"),
+                          ("crashed", "ended because of a defect of this program")],
+)  # fmt: skip
+def test_a_plan_that_was_kept_says_why_its_search_ended(
+    address: str, plans: dict[str, str], browser: Browser, reason: str, words: str
+) -> None:
+    def ended(route: Route) -> None:
+        status = route.fetch().json()
+        route.fulfill(json={**status, "state": "incomplete", "stop_reason": reason})
+
+    with watched(browser, address) as page:
+        page.route("**/status", ended)
+        page.goto(f"{address}/plans/{plans['one']}")
+        expect(page.locator(".subtitle")).to_contain_text(words)
+
+
+def test_a_plan_whose_best_is_proven_faster_takes_less(address: str, plans: dict[str, str], browser: Browser) -> None:
+    def faster(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "best_plans_s": {"least": -2.5, "most": -1.5}})
+
+    with watched(browser, address) as page:
+        page.route("**/comparison?**", faster)
+        page.goto(f"{address}/compare?a={plans['one']}&b={plans['two']}")
+        expect(page.locator("#sure")).to_contain_text("takes between 1.5 s and 2.5 s less per iteration")
