@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.desk_service import submitted, watched
-from tests.unit.app.fake_solver import TAKES_ITS_TIME
+from tests.browser.desk_service import submitted, until, watched
+from tests.unit.app.fake_solver import FINDS, TAKES_ITS_TIME
 
 SPANS = {9.94: "9.9 s", 9.97: "10 s", 59.7: "1 min", 60: "1 min", 119.7: "2 min", 125: "2 min 5 s", 3599.8: "1 h",
          7260: "2 h 1 min", 86399.9: "1 d", 90_000: "1 d 1 h"}  # fmt: skip
@@ -74,3 +75,33 @@ def test_a_plan_whose_best_is_proven_faster_takes_less(address: str, plans: dict
         page.route("**/comparison?**", faster)
         page.goto(f"{address}/compare?a={plans['one']}&b={plans['two']}")
         expect(page.locator("#sure")).to_contain_text("takes between 1.5 s and 2.5 s less per iteration")
+
+
+def test_exports_that_want_hosts_can_be_saved_once_these_are_named(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    sent: list[Any] = []
+
+    def bound(route: Route) -> None:  # the made-up plans fit no hosts
+        if route.request.method == "GET":
+            route.continue_()
+            return
+        sent.append(route.request.post_data_json)
+        notes = httpx2.get(route.request.url).json()
+        route.fulfill(json={**notes, "slurm-hostfile": {**notes["slurm-hostfile"], "refused": []}})
+
+    with watched(browser, address, allowed=("422 (Unprocessable",)) as page:
+        page.goto(f"{address}/plans/{plans['one']}#exports")
+        save = page.get_by_role("button", name="Save slurm-hostfile")
+        expect(page.get_by_role("button", name="Save rank-map-csv")).to_be_visible()
+        expect(save).to_have_count(0)
+        page.get_by_text("On hosts of yours").click()
+        page.get_by_label("One pool a line").fill("nowhere=n[1-4]")
+        expect(page.locator("#exports .alert").first).to_contain_text("which the plan uses")
+        page.route("**/artifacts/export-notes", bound)
+        page.get_by_label("One pool a line").fill("p0=n[1-4]")
+        expect(save).to_be_visible()
+        assert sent == [{"hosts": "p0=n[1-4]"}]
+        expect(page.locator("#exports .alert").first).to_be_empty()
+        page.get_by_label("One pool a line").fill("")
+        expect(save).to_have_count(0)

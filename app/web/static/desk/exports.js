@@ -1,6 +1,7 @@
 /* The plan in the form of other tools, on hosts that the reader names, and the folder that starts it. */
 import { planPath, postBlob, readBlob, readText } from "./api.js";
 import { count, make, save, section, table } from "./dom.js";
+import { takeable } from "./take.js";
 import { parse } from "./units.js";
 
 const SUFFIX = { "report-html": "report.html" };
@@ -33,14 +34,32 @@ const bundle = (id, hosts, attempt) => {
     make("form", { className: "draft", onsubmit: (event) => { event.preventDefault(); send(); } }, field("Trainer", trainer), field("What starts it", scheduler), field("Name", name), field("Time limit", limit), field("Partition", partition), field("Account", account), make("p", {}, make("span", {}), make("button", {}, "Save the folder"))), said);
 };
 
+const PAUSE_MS = 500;
 export const exportsPart = async (id, attempt, signal) => {
-  const notes = JSON.parse(await readText(planPath(id, "/artifacts/export-notes"), signal));
+  const place = make("div"), said = make("p", { className: "alert", role: "status" });
   const hosts = make("textarea", { id: "hosts", rows: "3", spellcheck: "false", placeholder: "east-pool=e[001-128]\nwest-pool=w[001-128]" });
   const named = () => hosts.value.trim();
   const take = async (kind) => save(await (named() ? postBlob(planPath(id, "/artifacts/" + kind), { hosts: named() }) : readBlob(planPath(id, "/artifacts/" + kind))), id + "." + (SUFFIX[kind] || kind));
   const button = (kind) => make("button", { type: "button", onclick: () => attempt(() => take(kind)), "aria-label": "Save " + kind }, "Save");
-  const rows = Object.entries(notes).map(([kind, one]) => [kind, one.for + (one.versions === "any" ? "" : " " + one.versions), one.needs.join("; ") || "–", lost(one), one.refused.length ? "not for this plan" : button(kind)]);
+  const fill = (notes) => {
+    const rows = Object.entries(notes).map(([kind, one]) => [kind, one.for + (one.versions === "any" ? "" : " " + one.versions), one.needs.join("; ") || "–", lost(one), one.refused.length ? "not for this plan" : button(kind)]);
+    place.replaceChildren(table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], ["file"]], rows));
+    takeable(place);
+  };
+  /* What is refused for want of host names is not, once there are some. */
+  let typing, last = "";
+  const onHosts = async () => {
+    const mine = named();
+    if (signal.aborted || mine === last) return;
+    last = mine;
+    try {
+      const text = await (mine ? (await postBlob(planPath(id, "/artifacts/export-notes"), { hosts: mine })).text() : readText(planPath(id, "/artifacts/export-notes"), signal));
+      if (mine === last) { fill(JSON.parse(text)); said.textContent = ""; }
+    } catch (error) { if (error.name !== "AbortError" && mine === last) said.textContent = error.message; }
+  };
+  hosts.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(onHosts, PAUSE_MS); });
+  fill(JSON.parse(await readText(planPath(id, "/artifacts/export-notes"), signal)));
   return section("exports", "Exports", make("p", {}, "The plan in the form of other tools, and what each of them cannot say."),
-    make("details", {}, make("summary", {}, "On hosts of yours"), make("p", {}, make("label", { for: "hosts" }, "One pool a line, or what the scheduler prints; empty: the names that the plan has")), hosts),
-    table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], ["file"]], rows), bundle(id, named, attempt));
+    make("details", {}, make("summary", {}, "On hosts of yours"), make("p", {}, make("label", { for: "hosts" }, "One pool a line, or what the scheduler prints; empty: the names that the plan has")), hosts, said),
+    place, bundle(id, named, attempt));
 };
