@@ -186,3 +186,42 @@ def test_an_answer_that_was_cut_off_is_shown_beside_its_fault(answering: str, br
         _answered_with(page, f"{answering}/plans/{plan}", FRONTIER, fault)
         expect(page.get_by_text(fault["what"])).to_be_visible()
         expect(page.locator(".proof line.gap-bar")).to_have_count(2)
+
+
+def test_a_target_is_asked_for_beside_an_objective_that_obeys_it(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "target")
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/plans/{plan}#ask")
+        page.get_by_label("What you would have expected").select_option(label="iteration, at most")
+        page.get_by_label("Its value").fill("1 s")
+        with page.expect_request("**/v1/questions") as asked:
+            page.get_by_role("button", name="Ask", exact=True).click()
+        assert asked.value.post_data_json["changes"] == [
+            {"pointer": "/objective/kind", "value": "fewest_gpus"},
+            {"pointer": "/objective/target_iteration_s", "value": 1},
+        ]
+
+
+def test_what_would_help_is_planned_with_what_was_asked(answering: str, browser: Browser) -> None:
+    plan, text = submitted(answering, FINDS, "wish"), "a" + "🚀" * 150
+    change = {"pointer": "/constraints/max_gpus", "op": "replace", "value": 2}
+    answer = {"ask": "why_not", "outcome": "infeasible", "wishes": [], "undecided": [], "complete": True,
+              "num_searches": 3, "elapsed_s": 1.0, "plan": None,
+              "conflicts": [{"wishes": [], "physics": ["number of GPUs"], "minimal": True, "reasons": []}],
+              "relaxations": [{"kind": "wish", "text": text, "changes": [change], "least_proven": "",
+                               "plan": _witness()}]}  # fmt: skip
+    with watched(browser, answering) as page:
+        body = {"id": "q", "state": "succeeded", "answer": answer, "fault": None, "elapsed_s": 1.0}
+        page.route("**/v1/questions/*", lambda route: route.fulfill(json=body))
+        page.goto(f"{answering}/plans/{plan}#ask")
+        page.get_by_label("Its value").fill("4")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".proof")).to_contain_text("Whatever is wished for against number of GPUs")
+        for is_again in (False, True):
+            if is_again:  # what was asked stays with its place in the history
+                page.go_back()
+            page.get_by_role("button", name="Plan: a").click()
+            expect(page.get_by_role("heading", name="Replan with a change")).to_be_visible()
+            made = json.loads(page.input_value("#json"))
+            assert (made["constraints"]["allowed"]["tp"], made["constraints"]["max_gpus"]) == ([4], 2)
+            assert made["name"] == text[:120]

@@ -105,3 +105,13 @@ def test_exports_that_want_hosts_can_be_saved_once_these_are_named(
         expect(page.locator("#exports .alert").first).to_be_empty()
         page.get_by_label("One pool a line").fill("")
         expect(save).to_have_count(0)
+
+
+def test_a_name_of_letters_beyond_the_basic_plane_is_cut_between_them(address: str, browser: Browser) -> None:
+    plan = submitted(address, FINDS, "a" + "🚀" * 119)
+    with watched(browser, address) as page:
+        page.goto(f"{address}/new?from={plan}")
+        until(page, "document.getElementById('json')?.value")
+        assert json.loads(page.input_value("#json"))["name"] == "a" + "🚀" * 107 + ", changed"
+        page.get_by_role("button", name="Replan", exact=True).click()
+        expect(page.get_by_role("link", name="Compare with its parent")).to_be_visible()

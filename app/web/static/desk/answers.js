@@ -32,16 +32,17 @@ const gainsPart = (title, rows, answer, { planIt }) => {
   return [picture, table(title, [["change"], ["verdict"], ["gain, at least", true], ["at most", true], ["best plan found", true], ["no plan below", true], ["plan behind it"], [""]], rows.map(cells))].filter(Boolean);
 };
 
-const whyPart = (answer, { planIt }) => {
+/* What would help is planned together with what was asked. */
+const whyPart = (answer, { planIt, asked = [] }) => {
   const wish = (name) => { const found = answer.wishes.find((one) => one.name === name); return make("span", {}, make("code", {}, name.replace("constraints.", "")), found ? " " + found.stated : ""); };
   const joined = (nodes) => nodes.flatMap((node, index) => (index ? [" and ", node] : [node]));
   const parts = [];
   if (answer.outcome === "planned") parts.push(make("p", { className: "good" }, "Nothing forbids it: there is such a plan."), make("div", {}, behind(answer.plan)));
   if (answer.conflicts.length) parts.push(make("h4", {}, answer.conflicts.length === 1 ? "The conflict" : "The conflicts"), make("ol", { className: "reasons" }, ...answer.conflicts.map((one) => make("li", {},
-    make("p", {}, ...(one.wishes.length ? joined(one.wishes.map(wish)) : ["What is wished for is not the cause"]), one.physics.length ? make("span", {}, " against ", make("strong", {}, one.physics.join(", "))) : null),
+    make("p", {}, ...(one.wishes.length ? joined(one.wishes.map(wish)) : ["Whatever is wished for"]), one.physics.length ? make("span", {}, " against ", make("strong", {}, one.physics.join(", "))) : null),
     make("p", { className: "note" }, one.minimal ? "Proven minimal: without any one of these there is a plan." : "Not proven minimal."), reasonsOf(one.reasons)))));
   if (answer.relaxations.length) parts.push(table("What would help", [["change"], ["kind"], ["proven not to be enough"], ["plan that there is then"], [""]], answer.relaxations.map((one) => [one.text, badge(one.kind === "wish" ? "give up a wish" : "buy", one.kind === "wish" ? "queued" : "not_found"),
-    one.least_proven || "–", behind(one.plan), make("button", { type: "button", "aria-label": "Plan: " + one.text, onclick: () => planIt(one.changes, one.text) }, "Plan it")])));
+    one.least_proven || "–", behind(one.plan), make("button", { type: "button", "aria-label": "Plan: " + one.text, onclick: () => planIt([...asked, ...one.changes], one.text) }, "Plan it")])));
   if (answer.undecided.length) parts.push(make("p", { className: "note" }, "Not decided in time: " + answer.undecided.map((set) => set.join(" with ")).join("; ") + "."));
   return parts;
 };

@@ -2,7 +2,7 @@
 import { insisting, pause, post, read, submit } from "./api.js";
 import { answerOf } from "./answers.js";
 import { applied, lossOf, settingsOf, sliders } from "./changes.js";
-import { make, percent, seconds, section, span } from "./dom.js";
+import { clipped, make, percent, seconds, section, span } from "./dom.js";
 import { estimate } from "./estimate.js";
 import { handOver } from "./new.js";
 import { takeable } from "./take.js";
@@ -76,14 +76,18 @@ const whatIf = (plan, request, ask) => {
   return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, robust));
 };
 
-const whyNot = (ask) => {
+/* Objectives that take a target for nothing: a target is asked for beside one that obeys it. */
+const WITHOUT_TARGET = new Set(["iteration_time", "time_at_confidence"]);
+const whyNot = (request, ask) => {
   const which = make("select", { "aria-label": "What you would have expected" }, ...WISHES.map(([name], index) => make("option", { value: String(index) }, name))), value = make("input", { className: "quantity", "aria-label": "Its value", placeholder: "8" });
   const said = make("span", { className: "alert", role: "status" });
   const send = () => {
     const [name, pointer, kind, isList] = WISHES[Number(which.value)], read = parse(kind, value.value);
     said.textContent = read.fault || (read.value === undefined ? "Say which value." : "");
     if (said.textContent) return;
-    ask({ ask: "why_not", changes: [{ pointer, value: isList ? [read.value] : read.value }] }, { title: "Why not " + name + " " + value.value + "?" });
+    const obeyed = pointer === "/objective/target_iteration_s" && WITHOUT_TARGET.has(request.objective.kind) ? [{ pointer: "/objective/kind", value: "fewest_gpus" }] : [];
+    const changes = [...obeyed, { pointer, value: isList ? [read.value] : read.value }];
+    ask({ ask: "why_not", changes }, { title: "Why not " + name + " " + value.value + "?", asked: changes });
   };
   return make("div", {}, make("h3", {}, "Why not …"), make("p", { className: "actions" }, which, value, make("button", { type: "button", onclick: send }, "Ask"), said));
 };
@@ -110,20 +114,20 @@ const more = (request, ask, attempt) => {
 export const askSection = (id, plan, request, { signal, attempt, tell, go }) => {
   const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
   const follow = following(proof, { signal, attempt, tell });
-  const acts = { lossOf: (name) => lossOf(request, name), planIt: (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); } };
-  const address = (question) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState(null, "", url.pathname + url.search + "#ask"); };
+  const acts = { lossOf: (name) => lossOf(request, name), planIt: (changes, name) => { handOver({ ...applied(request, changes), name: clipped(name) }); go("/new?from=" + id); } };
+  const address = (question, changes) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState({ asked: changes }, "", url.pathname + url.search + "#ask"); };
   const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for an answer" });
   const ask = (question, context) => attempt(async () => {
     const { value: time_limit_s = 60, fault } = parse("search", limit.value);
     limit.toggleAttribute("aria-invalid", Boolean(fault));
     if (fault) throw new Error("Time for an answer: " + fault);
     const made = await submit("/v1/questions", { ...question, ...(plan ? { plan_id: id } : { request }), options: { time_limit_s } }, signal);
-    address(made.id);
+    address(made.id, context.asked);
     proof.scrollIntoView({ block: "nearest" });
     await follow(made.id, { ...context, ...acts });
   });
   const asked = new URLSearchParams(location.search).get("question");
-  if (asked) attempt(() => follow(asked, acts));
-  return section("ask", "Ask", make("p", {}, make("label", { className: "with-unit" }, "An answer takes at most ", limit)), ...(plan ? [whatIf(plan, request, ask), whyNot(ask), more(request, ask, attempt)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
+  if (asked) attempt(() => follow(asked, { ...acts, asked: history.state?.asked }));
+  return section("ask", "Ask", make("p", {}, make("label", { className: "with-unit" }, "An answer takes at most ", limit)), ...(plan ? [whatIf(plan, request, ask), whyNot(request, ask), more(request, ask, attempt)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
     make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
 };

@@ -1,7 +1,7 @@
 /* A request, checked while it is written: fields for what most people choose, its JSON beside them for all of it. */
 import { hasKey, planPath, post, read, submit } from "./api.js";
 import { clusterPart } from "./cluster.js";
-import { copy, count, make, save } from "./dom.js";
+import { clipped, copy, count, make, save } from "./dom.js";
 import { draftOf, keepingFocus, mergePatch, pointerOf, quantity, valueAt } from "./fields.js";
 import { clusterImport, modelImport } from "./imports.js";
 import { OBJECTIVES } from "./rows.js";
@@ -104,7 +104,7 @@ const start = async (query, signal) => {
   handed = null;
   if (!from) return { body: given || kept() || await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
   const [before, { name }] = await Promise.all([read(planPath(from, "/request"), signal), read(planPath(from, "/status"), signal)]);
-  return { body: given || kept() || { name: (name ? name.slice(0, 108) + ", changed" : undefined), ...structuredClone(before) }, before, from };
+  return { body: given || kept() || { name: (name ? clipped(name, 108) + ", changed" : undefined), ...structuredClone(before) }, before, from };
 };
 
 const curlOf = (text, path) => "curl -s " + location.origin + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
