@@ -125,3 +125,23 @@ def test_the_runs_behind_a_class_are_shown_and_none_is_told_as_none(address: str
         assert page.evaluate(OVERLAPS) == []
         page.goto(f"{address}/accuracy?class=rubin-moe-fp4#runs")
         expect(page.get_by_text("No measured run of this class")).to_be_visible()
+
+
+def test_two_things_that_vary_are_two(address: str, browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/studies")
+        page.get_by_text("New study").click()
+        for number, values in ((1, "128; 256"), (2, "512")):
+            page.get_by_label(f"What varies, {number}").select_option(label="global batch")
+            page.get_by_label(f"Its values, {number}").fill(values)
+        page.get_by_role("button", name="Plan them all").click()
+        expect(page.get_by_text("Both things that vary are the same")).to_be_visible()
+        assert page.url == f"{address}/studies"
+
+
+def test_yes_and_no_are_told_as_they_were_written(address: str, browser: Browser) -> None:
+    study = _study(address, axes={"/constraints/pipeline_may_cross_buildings": [True, False]})
+    with watched(browser, address) as page:
+        page.goto(f"{address}/studies/{study}")
+        for word in ("yes", "no"):
+            expect(page.get_by_role("link", name=f"pipelines may cross buildings {word}").first).to_be_visible()

@@ -17,7 +17,7 @@ const AXES = [["global batch", "/workload/global_batch_sequences", "count"], ["s
   ["pipelines may cross buildings", "/constraints/pipeline_may_cross_buildings", "flag"], ["rate of the first link", "/cluster/links/0/capacity_bytes_per_s", "rate"], ["delay of the first link", "/cluster/links/0/latency_s", "time"], ["precision", "/workload/precision", "word"]];
 
 const pointerWords = (pointer) => AXES.find(([, known]) => known === pointer)?.[0] || pointer.split("/").filter(Boolean).slice(-2).join(" ").replaceAll("_", " ");
-const valueWords = (pointer, value) => (typeof value !== "number" ? (typeof value === "string" ? value : JSON.stringify(value)) : /_bytes_per_s$/.test(pointer) ? written("rate", value) : /_bytes$/.test(pointer) ? written("bytes", value) : /_s$/.test(pointer) ? written("time", value) : count(value));
+const valueWords = (pointer, value) => (typeof value !== "number" ? (typeof value === "string" ? value : typeof value === "boolean" ? (value ? "yes" : "no") : JSON.stringify(value)) : /_bytes_per_s$/.test(pointer) ? written("rate", value) : /_bytes$/.test(pointer) ? written("bytes", value) : /_s$/.test(pointer) ? written("time", value) : count(value));
 const flat = (changes, stem = "") => Object.entries(changes || {}).flatMap(([key, value]) => { const at = key.startsWith("/") ? key : stem + "/" + key; return value && typeof value === "object" && !Array.isArray(value) ? flat(value, at) : [[at, value]]; });
 /* What varies, and every value of it in the order of the study. */
 export const axesOf = (members) => {
@@ -107,7 +107,7 @@ const maker = (bases, { attempt, go, signal }) => {
   };
   const send = () => attempt(async () => {
     const asked = axes.filter(({ which }) => which.value !== "").map(valuesOf);
-    said.textContent = asked.find((one) => one.fault)?.fault || "";
+    said.textContent = asked.find((one) => one.fault)?.fault || (new Set(asked.map(({ pointer }) => pointer)).size < asked.length ? "Both things that vary are the same: choose another one." : "");
     if (said.textContent) return;
     const { name: _, labels, webhook, ...request } = await read(base.value, signal);
     if (typeof request.cluster === "string" && asked.some(({ pointer }) => pointer.startsWith("/cluster/"))) request.cluster = await read("/v1/catalogue/clusters/" + request.cluster, signal);
