@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from app.exporters.report.markup import Markup, pixels, tag
+from app.words import rounded
 
 TICK_WIDTH = 7.4  # of a character of a tick at most, in DejaVu Sans of 11.5 px
 TICK_ROOM = 32.0  # left of a scale, for half of its first tick
@@ -89,10 +90,10 @@ def steps(points: Iterable[tuple[float, float]], last_x: float) -> str:
 
 
 def level_axis(level: Scale, left: float, right: float, text_of: Callable[[float], str]) -> Iterator[Markup]:
-    """Values of a vertical scale left of a drawing, with rules across it."""
+    """Values of a vertical scale left of a drawing, with rules across it; the lowest stays above what is below."""
     for value in ticks(level.low, level.high, 5):
         yield line(left, level(value), right, level(value), "grid")
-        yield words(left - 6, level(value) + 4, text_of(value), "tick", "end")
+        yield words(left - 6, min(level(value) + 4, level.start - 2), text_of(value), "tick", "end")
 
 
 def time_axis(scale: Scale, y: float, top: float) -> Iterator[Markup]:
@@ -100,7 +101,7 @@ def time_axis(scale: Scale, y: float, top: float) -> Iterator[Markup]:
     for value in ticks(scale.low, scale.high, 8):
         x = scale(value)
         yield line(x, top, x, y, "grid")
-        text = f"{value:g} s"
+        text = f"{rounded(value, 6)} s"
         half = 0.5 * TICK_WIDTH * len(text)
         if x + half > scale.end:
             yield words(scale.end, y + 13, text, "tick", "end")

@@ -13,7 +13,7 @@ from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, time_axis, words
-from app.words import TIME_PARTS, seconds
+from app.words import NO_TIME_S, TIME_PARTS, seconds
 from models.figures import TimeBreakdown
 from models.plan import Plan
 
@@ -48,7 +48,7 @@ def parts(time: TimeBreakdown) -> list[tuple[str, float]]:
 
 def waterfall(plan: Plan) -> Markup:
     """The drawing."""
-    shown = [(name, value_s) for name, value_s in parts(plan.time) if value_s > 0]
+    shown = [(name, value_s) for name, value_s in parts(plan.time) if value_s >= NO_TIME_S]
     num_rows = len(shown) + 1 + (plan.one_building_s is not None)
     bottom = TOP + num_rows * ROW + 4
     highest_s = max(plan.time.total_s, plan.one_building_s or 0.0, plan.proof.lower_bound_s) or 1.0

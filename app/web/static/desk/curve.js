@@ -29,7 +29,7 @@ export const curve = (points, until_s) => {
   told.textContent = "Best plan and bound so far: " + seconds(incumbents.at(-1)?.[1]) + " and " + seconds(bounds.at(-1)?.[1]);
   drawing.append(told);
   for (const value of ticks(low, high, 4)) {
-    drawing.append(shape("line", { x1: LEFT, y1: y(value), x2: RIGHT, y2: y(value), class: "grid" }), label(LEFT - 6, y(value) + 4, seconds(value), "end"));
+    drawing.append(shape("line", { x1: LEFT, y1: y(value), x2: RIGHT, y2: y(value), class: "grid" }), label(LEFT - 6, Math.min(y(value) + 4, BOTTOM - 2), seconds(value), "end"));
   }
   for (const at of ticks(0, until_s, 8)) drawing.append(shape("line", { x1: x(at), y1: TOP, x2: x(at), y2: BOTTOM, class: "grid" }), label(x(at), BOTTOM + 14, until_s > 600 ? span(at) : seconds(at), "middle"));
   const now = x(points.at(-1).elapsed_s).toFixed(1);

@@ -154,3 +154,14 @@ def test_times_at_the_edges_of_their_units(value: float, shown: str) -> None:
 
 def test_sizes_never_come_in_powers_of_ten() -> None:
     assert size(999.6e12) == "1,000 TB"
+
+
+def test_what_a_subtraction_leaves_of_nothing_is_no_part_of_the_time(plan: Plan) -> None:
+    """A plan without bubble had 8e-15 s of it, told in so many digits that they left the drawing."""
+    shares = {name: 0.0 for name in type(plan.time).model_fields if name.endswith("_s")}
+    time = plan.time.model_copy(update={**shares, "compute_s": 2.0, "bubble_s": 8e-15, "total_s": 2.0})
+    [drawing] = [one for one in read(report_html(plan.model_copy(update={"time": time}))).every("svg")
+                 if one.attributes.get("aria-labelledby") == "waterfall-title"]  # fmt: skip
+    told = [one.text for one in drawing.every("text")]
+    assert "compute" in told
+    assert "bubble" not in told
