@@ -6,11 +6,13 @@ The numbers are those of the stored events, so any process can go on where anoth
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated
 
 import anyio
+import sqlalchemy as sa
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
@@ -21,7 +23,9 @@ from app.api.plans import PlanId, found
 from app.api.problems import documented
 from app.api.strict import StrictRoute
 from app.jobs.service import PlanService
+from app.storage.tables import is_outage
 
+LOG = logging.getLogger("isthmus.api")
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 KEEP_ALIVE_S = 15.0
 LAST_EVENT = 10**12 - 1
@@ -79,6 +83,17 @@ async def follow_plan(
 
 
 async def _events(service: PlanService, plan_id: str, start: int) -> AsyncIterator[str]:
+    """The stream; without the database it ends, and its reader comes back for the rest."""
+    try:
+        async for text in _news(service, plan_id, start):
+            yield text
+    except sa.exc.SQLAlchemyError as error:
+        if not is_outage(error):
+            raise
+        LOG.error("an event stream ends: the database does not answer", extra={"detail": str(error)[:500]})
+
+
+async def _news(service: PlanService, plan_id: str, start: int) -> AsyncIterator[str]:
     yield "retry: 1000\n\n"
     sent, quiet_since = start, anyio.current_time()
     while not service.closing.is_set():

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.storage.plans import PlanStore
 from tests.unit.app import fake_solver
 from tests.unit.app.service_fixture import submit
 
@@ -60,3 +63,24 @@ def test_a_last_event_id_that_is_no_number_is_refused(client: TestClient) -> Non
     location = submit(client, fake_solver.FINDS, wait_s=30).headers["location"]
     answer = client.get(f"{location}/events", headers={"Last-Event-ID": "x"})
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid-parameter")
+
+
+def test_without_the_database_the_stream_ends_and_is_no_defect(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = submit(client, fake_solver.UNTIL_STOPPED).headers["location"]
+    with monkeypatch.context() as patched:
+        stored, looks = PlanStore.events, iter([True])
+
+        def events(store: PlanStore, plan_id: str, *, after: int) -> list[tuple[int, str, float, bytes]]:
+            if not next(looks, False):
+                raise sa.exc.OperationalError("select", {}, Exception("the server closed the connection"))
+            return stored(store, plan_id, after=after)
+
+        patched.setattr(PlanStore, "events", events)
+        told = _events(client, f"{location}/events")
+    assert [(kind, data["state"]) for _, kind, data in told][:1] == [("state", "queued")]
+    assert [one.exc_info for one in caplog.records if "the database does not answer" in one.message] == [None]
+    client.post(f"{location}:cancel")
+    rest = _events(client, f"{location}/events", **{"Last-Event-ID": str(told[-1][0])})
+    assert (rest[0][0], rest[-1][1]) == (told[-1][0] + 1, "done")
