@@ -20,11 +20,13 @@ class Heads:
             await self._app(scope, receive, send)
             return
         has_head = False
+        inner = {**scope, "method": "GET"}
 
         async def without_body(message: Message) -> None:
             nonlocal has_head
             if message["type"] == "http.response.start":
                 has_head = True
+                scope["route"] = inner.get("route")  # now, because the request is counted with its head
                 await send(message)
                 await send({"type": "http.response.body", "body": b""})
 
@@ -32,6 +34,4 @@ class Heads:
             # An event stream ends when its client has left; this one has what it came for.
             return {"type": "http.disconnect"} if has_head else await receive()
 
-        inner = {**scope, "method": "GET"}
         await self._app(inner, gone_after_head, without_body)
-        scope["route"] = inner.get("route")

@@ -41,6 +41,20 @@ def test_head_is_get_without_a_body(client: TestClient, plan: str) -> None:
     assert client.head("/v1/plans:validate").status_code == 405
 
 
+@pytest.mark.parametrize("path", ["/version", "/v1/plans/{plan_id}"])
+def test_a_head_is_counted_under_its_route(client: TestClient, plan: str, path: str) -> None:
+    series = f'isthmus_http_requests_total{{method="other",route="{path}",status="200"}}'
+
+    def counted() -> float:
+        lines = [one for one in client.get("/metrics").text.splitlines() if one.startswith(series)]
+        return float(lines[0].split()[-1]) if lines else 0.0
+
+    before = counted()
+    asked = plan if "{" in path else path
+    assert client.get(asked).status_code == client.head(asked).status_code == 200
+    assert counted() == before + 1
+
+
 def test_a_head_of_a_living_stream_ends(client: TestClient) -> None:
     path = submit(client, fake_solver.UNTIL_STOPPED).headers["location"]
     assert client.head(f"{path}/events").status_code == 200
