@@ -43,13 +43,15 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The current figures; of one owner's plans, where one is named."""
-        plans = GaugeMetricFamily("isthmus_plans", "Plans by state.", labels=["state"])
+        plans = GaugeMetricFamily("isthmus_plans", "Plans and questions by state.", labels=["state"])
         for state in STATES:
             plans.add_metric([state], self._service.queue_figures.count(state, owner=self._owner))
         yield plans
         oldest_at = self._service.queue_figures.oldest_queued_at(owner=self._owner)
         age_s = 0.0 if oldest_at is None else time.time() - oldest_at
-        yield GaugeMetricFamily("isthmus_oldest_queued_seconds", "Age of the plan that waits longest.", value=age_s)
+        yield GaugeMetricFamily(
+            "isthmus_oldest_queued_seconds", "Age of the plan or question that waits longest.", value=age_s
+        )
         living = self._service.workers.num_living(self._service.settings.dead_worker_s)
         yield GaugeMetricFamily("isthmus_workers", "Workers heard of lately.", value=living)
 

@@ -14,7 +14,7 @@ class QueueFigures(Store):
     """The figures of one database; of one owner only, where one is named."""
 
     def count(self, state: State, *, owner: str | None = None) -> int:
-        """Plans in a state."""
+        """Plans and questions in a state."""
         query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
         return int(self._value(_of(query, owner)))
 

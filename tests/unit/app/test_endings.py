@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.unit.app import fake_solver
-from tests.unit.app.service_fixture import submit
+from tests.unit.app.service_fixture import request_for, submit
 
 
 def _ended(client: TestClient, location: str) -> Any:
@@ -95,6 +95,14 @@ def test_no_list_and_no_metric_counts_an_end_without_a_plan_as_a_success(
     for listed, expected in ((state, True), ("succeeded", False)):
         ids = [one["id"] for one in client.get(f"/v1/plans?state={listed}").json()["items"]]
         assert (plan["id"] in ids) is expected
+
+
+def test_the_figures_of_the_queue_say_that_they_count_questions(client: TestClient) -> None:
+    before = _counted(client, "succeeded")
+    asked = client.post("/v1/questions", json={"ask": "why_not", "request": request_for(fake_solver.FINDS)})
+    assert _ended(client, asked.headers["location"])["state"] == "succeeded"
+    assert _counted(client, "succeeded") == before + 1
+    assert "# HELP isthmus_plans Plans and questions by state." in client.get("/metrics").text
 
 
 def test_a_schedule_that_was_found_survives_a_kill(client: TestClient) -> None:
