@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, Self
@@ -29,8 +29,11 @@ def _database_url(value: str) -> str:
     return value
 
 
-def _words(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def _told(failure: ValidationError, spelled: Callable[[str], str]) -> str:
+    """What is wrong with which setting. Who reads that may not know the password of the database."""
+    first = failure.errors()[0]
+    value = re.sub("//.*@", "//***@", repr(first["input"]))
+    return f"{spelled(str(first['loc'][0]))}={value}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def _host_names(value: object) -> object:
@@ -230,9 +233,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as failure:
-            first = failure.errors()[0]
-            variable = PREFIX + str(first["loc"][0]).upper()
-            raise InvalidSetting(f"{variable}={first['input']!r}: {_words(first['msg'])}") from None
+            raise InvalidSetting(PREFIX + _told(failure, str.upper)) from None
 
     def changed(self, values: Mapping[str, object]) -> Self:
         """These settings with some values replaced; InvalidSetting for one that is not accepted.
@@ -243,8 +244,7 @@ class Settings(BaseModel):
         try:
             return type(self).model_validate({**self.model_dump(), **values})
         except ValidationError as failure:
-            first = failure.errors()[0]
-            raise InvalidSetting(f"{first['loc'][0]}={first['input']!r}: {_words(first['msg'])}") from None
+            raise InvalidSetting(_told(failure, str)) from None
 
     @property
     def is_loopback(self) -> bool:

@@ -24,6 +24,19 @@ def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
         Settings.from_environment({variable: value})
 
 
+@pytest.mark.parametrize("password", ["word", "w@rd", "w/rd"])
+def test_the_password_of_a_database_is_in_no_message(password: str) -> None:
+    url = f"postgres://me:{password}@db/isthmus"
+    for refused in (
+        lambda: Settings.from_environment({"ISTHMUS_DATABASE_URL": url}),
+        lambda: Settings().changed({"database_url": url}),
+    ):
+        with pytest.raises(InvalidSetting, match="postgresql://USER") as told:
+            refused()
+        assert password not in str(told.value)
+        assert "@db/isthmus" in str(told.value)
+
+
 @pytest.mark.parametrize("values", [{"port": 70000}, {"database_url": "mysql://db/isthmus"}])
 def test_a_wrong_option_is_named_with_its_value(values: dict[str, object]) -> None:
     ((name, value),) = values.items()
