@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from app.settings import InvalidSetting
+
 METADATA = sa.MetaData()
 
 # A server whose machine is gone never says so: without these a connection to it waits for hours.
@@ -168,10 +170,8 @@ WEBHOOKS = sa.Table(
 
 def create_engine(database_url: str) -> sa.Engine:
     """An engine whose SQLite connections wait for each other instead of failing."""
-    url = sa.make_url(database_url)
+    url = _usable(database_url)
     if url.get_backend_name() != "sqlite":
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
         engine = sa.create_engine(url, pool_pre_ping=True, pool_size=20, connect_args=dict(POSTGRES_PATIENCE))
         event.listen(engine, "connect", _prepare_postgres)
         return engine
@@ -181,6 +181,25 @@ def create_engine(database_url: str) -> sa.Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "handle_error", _give_up_read_only)
     return engine
+
+
+def _usable(database_url: str) -> sa.URL:
+    """The parts of a URL for which there is a driver; InvalidSetting for any other, without what may be a password."""
+    try:
+        url = sa.make_url(database_url)
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        url.get_dialect().import_dbapi()
+    except ValueError:
+        why = "its port is no number"
+    except (ImportError, sa.exc.ArgumentError) as error:
+        why = str(error)
+    else:
+        return url
+    raise InvalidSetting(
+        f"no database has this URL, {why}: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME, "
+        "for which the extra isthmus[postgres] has the driver"
+    )
 
 
 AnyQuery: TypeAlias = sa.Select[*tuple[Any, ...]]
@@ -239,9 +258,9 @@ def writing(engine: sa.Engine, *, claims: bool = False) -> Iterator[sa.Connectio
 
 def _create_privately(path: Path) -> None:
     """A new file for its owner alone: it holds what everybody has planned. SQLite gives its logs the same mode."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Where the folder cannot be written to, SQLite says so in its own words.
+    # Where the folder cannot be made or written to, SQLite says so in its own words.
     with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 

@@ -17,6 +17,9 @@ from app.terminal.inputs import print_faults
 from app.terminal.screen import console
 from models.errors import PlannerError
 
+# SQLSTATE insufficient_privilege (PostgreSQL, appendix A). Since release 15 only owners create tables.
+NOT_ALLOWED = "42501"
+
 
 def report(error: Exception) -> ExitCode | None:
     """Tell what happened and say how to end; None: nothing is known about such an error."""
@@ -64,7 +67,9 @@ def _about_the_database(error: Exception) -> str | None:
 
     if isinstance(error, IncompatibleDatabase):
         return str(error)
+    first_line = str(error).partition("\n")[0]
+    if getattr(getattr(error, "orig", None), "sqlstate", None) == NOT_ALLOWED:
+        return f"{first_line}. Make its user the owner of the database, or grant what it lacks."
     if not isinstance(error, SQLAlchemyError) or not is_outage(error):
         return None
-    first_line = str(error).partition("\n")[0]
     return f"it does not answer: {first_line}. Start it, or name another by ISTHMUS_DATABASE_URL or --database."

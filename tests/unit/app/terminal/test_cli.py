@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from psycopg.errors import InsufficientPrivilege
 
 from app import cli
 from app.settings import Settings
+from app.terminal.failures import report
 from models.outcome import Planned
 from tests.unit.app import fake_solver
 from tests.unit.app.service_fixture import request_for
@@ -166,6 +169,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(
         (("serve", "--port", "99999"), "port=99999"),
         (("serve", "--database", "mysql://db/x"), "sqlite:///FILE or postgresql://"),
         (("keys", "list", "--database", "isthmus.sqlite"), "sqlite:///FILE or postgresql://"),
+        (("keys", "list", "--database", "postgresql+nothing://db/x"), "postgresql.nothing"),
+        (("keys", "list", "--database", "postgresql://me:word@db:port/x"), "its port is no number"),
     ],
 )
 def test_a_wrong_option_is_named_and_never_traced(
@@ -173,6 +178,23 @@ def test_a_wrong_option_is_named_and_never_traced(
 ) -> None:
     assert run(settings, *arguments) == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_words(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").touch()
+    assert run(settings, "keys", "list", "--database", f"sqlite:///{tmp_path}/taken/x.sqlite") == 1
+    assert "unable to open database file" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_right_that_is_lacking_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    lacking = InsufficientPrivilege("permission denied for schema public")
+    assert report(sa.exc.ProgrammingError("CREATE TABLE", {}, lacking)) == 1
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert "permission denied for schema public" in told
+    assert "owner" in told
+    assert report(sa.exc.ProgrammingError("SELEC", {}, SyntaxError("of ours"))) is None
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("serve",), ("keys", "list")])
