@@ -21,12 +21,13 @@ from app.jobs.service import PlanService
 from app.jobs.worker import Worker
 from app.logs import configure
 from app.main import create_app
-from app.settings import Settings
+from app.settings import InvalidSetting, Settings
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine, is_disk_full
 from app.storage.workers import WorkerStore
 from app.telemetry import start_traces
+from app.terminal.exits import Failed
 from app.terminal.protocol import connections_of
 
 LOG = logging.getLogger("isthmus.serve")
@@ -43,7 +44,13 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin, and have the collector pass over what is there by now: a look at it all stops everybody for 0.1 s."""
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # the log has told why; its code has another meaning among ours
+            if self.lifespan.should_exit:
+                raise Failed("the service could not start") from None
+            raise InvalidSetting(f"ISTHMUS_HOST={self.config.host!r}, ISTHMUS_PORT={self.config.port}: nobody can "
+                                 "listen there") from None  # fmt: skip
         gc.freeze()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -195,6 +196,15 @@ def test_a_right_that_is_lacking_is_told_in_words(capsys: pytest.CaptureFixture[
     assert "permission denied for schema public" in told
     assert "owner" in told
     assert report(sa.exc.ProgrammingError("SELEC", {}, SyntaxError("of ours"))) is None
+
+
+def test_a_port_that_is_taken_is_bad_input(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        asked = ("--port", str(taken.getsockname()[1]), "--no-worker", "--database", f"sqlite:///{tmp_path}/x.sqlite")
+        command = [sys.executable, "-m", "app.cli", "serve", *asked]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, "3 would say that something is infeasible"
+    assert "nobody can listen there" in done.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("serve",), ("keys", "list")])
