@@ -266,7 +266,8 @@ def mcp_server(connect: Callable[[], AsyncClient]) -> MCPServer:
         async with client:
             yield
 
-    server = MCPServer("isthmus", version=version("isthmus"), instructions=INSTRUCTIONS, lifespan=lifespan)
+    server = MCPServer("isthmus", version=version("isthmus"), instructions=INSTRUCTIONS, lifespan=lifespan,
+                       log_level="WARNING")  # fmt: skip
     tools = Tools(client)
     server.add_tool(tools.plan, annotations=ADDS)
     server.add_tool(tools.ask, annotations=ADDS)
