@@ -5,6 +5,7 @@ Every tool is one or two calls of the service; nothing is planned here. Needs th
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -24,7 +25,9 @@ from app.wire import Figures, PlanStatus, StateName, Validation
 from app.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Plan
+from models.request import Constraints, Objective, Options
 from models.statements import bound_in_words
+from models.workload import Workload
 
 MOST_WAIT_S = 300.0
 POLL_S = 0.5
@@ -38,9 +41,45 @@ INSTRUCTIONS = (
     "other plan was taken; `ask` asks what a change is worth, or what is the least that will do. Units are in the "
     "field names, values are SI."
 )
+PARTS = (("workload", Workload), ("constraints", Constraints), ("objective", Objective), ("options", Options))
+REQUEST = (
+    "A request: `cluster` (the name of an entry of the catalogue, or such an entry, changed), "
+    + ", ".join(f"`{part}` ({', '.join(model.model_fields)})" for part, model in PARTS)
+    + "; workload.architecture may be the name of a model. The examples of the catalogue are whole requests."
+)
+# What each kind of question has beside what is common to all, as examples on the cluster two-buildings.
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "why_not": {},
+    "what_if": {
+        "variants": [
+            {
+                "name": "half the link",
+                "changes": [
+                    {"pointer": "/cluster/links/east-west/capacity_bytes_per_s", "op": "multiply", "value": 0.5}
+                ],
+            }
+        ]
+    },
+    "what_now": {"lost": ["west"]},
+    "what_if_lost": {"kinds": ["building", "link"]},
+    "robust": {"scenarios": [{"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}]}]},
+    "worth": {"of": ["links", "distance"]},
+    "curves": {"over": ["bandwidth", "latency"]},
+    "least": {"target": {"iteration_s": 12.0}, "of": ["gpus"]},
+    "frontier": {"against": ["gpus"]},
+}
+QUESTION = (
+    "`ask` is the kind of question, `plan_id` (of a receipt) or `request` what it is about, `options` {time_limit_s} "
+    "how long to look; beside these, by kind, for example: "
+    + "; ".join(f"{kind} {json.dumps(own)}" for kind, own in QUESTIONS.items())
+)
 PlanId = Annotated[str, Field(description="The plan_id of a receipt.", pattern=r"^[A-Za-z0-9_]{1,40}$")]
 WaitS = Annotated[float, Field(ge=0, le=MOST_WAIT_S, description="Seconds to wait for the search to end.")]
-Request = Annotated[dict[str, Any], Field(description="A request: cluster, workload, constraints, options.")]
+Request = Annotated[dict[str, Any], Field(description=REQUEST)]
+Key = Annotated[
+    str | None,
+    Field(pattern=r"^[!-~]{1,255}$", description="A word of yours, without blanks: the same call with it counts once."),
+]
 CatalogueKind = Literal["examples", "gpus", "models", "clusters", "frameworks", "stacks"]
 Result = TypeVar("Result")
 
@@ -114,7 +153,7 @@ class Tools:
         request: Request,
         context: Context,
         wait_s: WaitS = 30.0,
-        key: Annotated[str | None, Field(description="Any text: the same key makes one plan.")] = None,
+        key: Key = None,
     ) -> Receipt:
         """Search the best plan of a training job. Answers with a receipt when it ends or `wait_s` have passed."""
         submitted = await _told(self._client.submit(request, key=key))
@@ -128,7 +167,10 @@ class Tools:
         """Why the plan is as it is: where the time goes, what is proven, what came second; or why there is none."""
         found = await _told(self._client.get(plan_id))
         if found.outcome is None:
-            raise ToolError(f"plan {plan_id} is {found.state} and has no outcome yet: ask plan_status")
+            if found.fault is not None:
+                raise ToolError(f"plan {plan_id} is {found.state}: {found.fault.what} {found.fault.remedy}")
+            step = " yet: ask plan_status" if _changes_still(found.state) else ": nothing was found before its end"
+            raise ToolError(f"plan {plan_id} is {found.state} and has no outcome{step}")
         return explanation(plan_id, found.outcome)
 
     async def export(
@@ -150,7 +192,7 @@ class Tools:
     ) -> Entries:
         """Names of GPU types, models, clusters, frameworks, profiles and example requests; or one entry."""
         names = await _told(self._client.catalogue(kind))
-        entry = None if name is None else await _told(self._client.catalogue(kind, name))
+        entry = None if not name else await _told(self._client.catalogue(kind, name))
         return Entries(kind=kind, names=names, entry=entry)
 
     async def check_request(self, request: Request) -> Validation:
@@ -159,9 +201,9 @@ class Tools:
 
     async def ask(
         self,
-        question: Annotated[dict[str, Any], Field(description="A body of POST /v1/questions; `ask` says its kind.")],
+        question: Annotated[dict[str, Any], Field(description=QUESTION)],
         wait_s: WaitS = 30.0,
-        key: Annotated[str | None, Field(description="Any text: the same key asks once.")] = None,
+        key: Key = None,
     ) -> Inquiry:
         """Ask about a request or a stored plan: why no plan exists, what changes are worth, what is the least."""
         asked = await _told(self._client.call(calls.submit_question(question, key=key)))
@@ -194,8 +236,12 @@ class Tools:
                 await context.report_progress(news.elapsed_s, message=f"{news.phase}{best}")
 
 
+def _changes_still(state: StateName) -> bool:
+    return state in ("queued", "running")
+
+
 def _receipt_of(status: PlanStatus) -> Receipt:
-    has_ended = status.state not in ("queued", "running")
+    has_ended = not _changes_still(status.state)
     if not has_ended:
         step = f"ask plan_status for {status.id} again"
     elif status.figures is not None:

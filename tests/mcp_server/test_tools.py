@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -12,6 +14,9 @@ from mcp.types import CallToolResult
 
 import isthmus
 from app.mcp_server import mcp_server
+from models.questions import Question
+from models.request import Constraints, Objective, Options, PlanRequest
+from models.workload import Workload
 from tests.unit.app import fake_solver, http_client
 from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
@@ -129,6 +134,61 @@ def test_the_catalogue_gives_a_request_that_can_be_planned(server: str) -> None:
         names = (await _call(client, "catalogue", kind="examples"))["names"]
         found = await _call(client, "catalogue", kind="examples", name=names[0])
         assert (await _call(client, "check_request", request=found["entry"]))["feasible"]
+
+    _talk(server, story)
+
+
+def test_every_kind_of_question_can_be_asked_by_what_its_description_says(server: str) -> None:
+    async def story(client: Client) -> None:
+        tools = {one.name: one for one in (await client.list_tools()).tools}
+        told = tools["ask"].input_schema["properties"]["question"]["description"]
+        shown = {kind: json.loads(own) for kind, own in re.findall(r"(\w+) (\{.*?\})(?=; \w+ \{|$)", told)}
+        kinds = {kind.model_fields["ask"].default for kind in get_args(get_args(Question)[0])}
+        assert kinds <= set(shown)
+        request = (await _call(client, "catalogue", kind="examples", name="llama-405b-two-buildings"))["entry"]
+        for kind in kinds:
+            question = {"ask": kind, "request": request, **shown[kind]}
+            assert (await _call(client, "ask", question=question, wait_s=0.0))["question_id"]
+
+    _talk(server, story)
+
+
+def test_a_request_is_told_with_its_fields(server: str) -> None:
+    async def story(client: Client) -> None:
+        for tool in (await client.list_tools()).tools:
+            if "request" in tool.input_schema["properties"]:
+                told = tool.input_schema["properties"]["request"]["description"]
+                for model in (PlanRequest, Workload, Constraints, Objective, Options):
+                    assert all(field in told for field in model.model_fields)
+
+    _talk(server, story)
+
+
+def test_a_key_that_is_none_is_refused_with_a_reason(server: str) -> None:
+    async def story(client: Client) -> None:
+        for key in ("my plan", "für uns", ""):
+            told = await _refusal(client, "plan", request=request_for(fake_solver.FINDS), key=key)
+            assert "key" in told
+            assert "pattern" in told
+
+    _talk(server, story)
+
+
+def test_an_empty_name_is_none(server: str) -> None:
+    async def story(client: Client) -> None:
+        assert (await _call(client, "catalogue", kind="gpus", name=""))["entry"] is None
+
+    _talk(server, story)
+
+
+def test_a_plan_that_failed_says_why(server: str) -> None:
+    async def story(client: Client) -> None:
+        receipt = await _call(client, "plan", request=request_for(fake_solver.REFUSES))
+        assert (receipt["state"], receipt["has_ended"]) == ("failed", True)
+        assert "explain" in receipt["next_step"]
+        told = await _refusal(client, "explain", plan_id=receipt["plan_id"])
+        assert "ask for another" in told
+        assert "plan_status" not in told
 
     _talk(server, story)
 
