@@ -7,6 +7,7 @@ codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing found in time.
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -111,7 +112,8 @@ def serve(
     given = {"host": host, "port": port, "database_url": database, "run_worker": None if worker else False}
     stated = {name: value for name, value in given.items() if value is not None}
     settings = settings_of(context).changed(stated)
-    typer.echo(f"http://{settings.host}:{settings.port}/docs", err=True)
+    if sys.stderr.isatty():  # for who looks on; a log has nothing but JSON
+        typer.echo(f"http://{settings.host}:{settings.port}/docs", err=True)
     run(settings)
 
 

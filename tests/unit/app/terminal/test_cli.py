@@ -205,6 +205,9 @@ def test_a_port_that_is_taken_is_bad_input(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, "3 would say that something is infeasible"
     assert "nobody can listen there" in done.stderr.replace("\n", " ")
+    logged, _, told = done.stderr.partition("bad setting")
+    assert told
+    assert all(json.loads(line)["message"] for line in logged.splitlines()), "JSON and nothing else"
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("serve",), ("keys", "list")])
