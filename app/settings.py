@@ -13,13 +13,24 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 PREFIX = "ISTHMUS_"
 OF_THE_CLIENT = frozenset(("server", "api_key"))  # variables that are read by Remote alone
 MIB = 1024 * 1024
 
-Positive = Annotated[float, Field(gt=0)]
+# Python waits for at most threading.TIMEOUT_MAX, 292 years (documentation of threading); these are 31.
+LONGEST_S = 1e9
+Positive = Annotated[float, Field(gt=0, le=LONGEST_S)]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -36,8 +47,15 @@ def _told(failure: ValidationError, spelled: Callable[[str], str]) -> str:
     return f"{spelled(str(first['loc'][0]))}={value}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def _host_names(value: object) -> object:
+def _listed(value: object) -> object:
     return tuple(one.strip().lower() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
+
+
+def _are_host_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        if not re.fullmatch(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*", one):
+            raise ValueError(f"{one!r} is no name: write plans.example or *.lab.example, without scheme and port")
+    return value
 
 
 def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,8 +64,9 @@ def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-Hosts = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
-Networks = Annotated[Hosts, AfterValidator(_are_networks)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Hosts = Annotated[Listed, AfterValidator(_are_host_names)]
+Networks = Annotated[Listed, AfterValidator(_are_networks)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 
@@ -134,7 +153,9 @@ class Settings(BaseModel):
     soft_grace_s: Positive = Field(0.25, description="Overrun of the time limit before SIGTERM; more for long limits.")
     kill_grace_s: Positive = Field(0.75, description="Time between SIGTERM and SIGKILL; more for long limits.")
     cancel_grace_s: Positive = Field(1.0, description="Time between a client's cancel and SIGKILL.")
-    drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
+    drain_s: float = Field(
+        10.0, ge=0, le=LONGEST_S, description="Time that running searches get to end when the service stops."
+    )
     child_memory_bytes: PositiveInt = Field(
         8192 * MIB, description="RLIMIT_DATA of one child process. Those that share its search have as much together."
     )
@@ -143,7 +164,9 @@ class Settings(BaseModel):
     )
     max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")
     dead_worker_s: Positive = Field(30.0, description="Silence after which the work of a worker is taken over.")
-    heartbeat_s: Positive = Field(3.0, description="How often a worker shows that it lives.")
+    heartbeat_s: Positive = Field(
+        3.0, validate_default=True, description="How often a worker shows that it lives; at most half of dead_worker_s."
+    )
     max_queued_plans: PositiveInt = Field(1000, description="Queued plans accepted before 429.")
     num_direct_solves: PositiveInt = Field(2, description="Validations, evaluations and schedules answered at once.")
     max_direct_per_key: PositiveInt = Field(1, description="The same of one key.")
@@ -207,6 +230,15 @@ class Settings(BaseModel):
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
     solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
+
+    @field_validator("heartbeat_s")
+    @classmethod
+    def _beats_often_enough(cls, value: float, info: ValidationInfo) -> float:
+        """A worker that shows itself less often is taken for dead between two heartbeats, by the probes too."""
+        longest_s = info.data.get("dead_worker_s", LONGEST_S) / 2
+        if value > longest_s:
+            raise ValueError(f"at most half of the silence after which a worker is dead, {longest_s:g} s")
+        return value
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:

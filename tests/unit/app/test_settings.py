@@ -17,11 +17,26 @@ def test_every_setting_has_its_variable_and_a_description() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("ISTHMUS_PORT", "many"), ("ISTHMUS_PORT", "70000"), ("ISTHMUS_MAX_WAIT_S", "nan"), ("ISTHMUS_PROT", "1"),
-     ("ISTHMUS_LOG_LEVEL", "LOUD"), ("ISTHMUS_SOLVERS", "x:y"), ("ISTHMUS_DATABASE_URL", "isthmus.sqlite")],
+     ("ISTHMUS_ALLOWED_HOSTS", "plans.example:8000"), ("ISTHMUS_ALLOWED_HOSTS", "https://plans.example"),
+     ("ISTHMUS_ALLOWED_HOSTS", "plans.example,*"), ("ISTHMUS_HEARTBEAT_S", "20"), ("ISTHMUS_DRAIN_S", "1e10"),
+     ("ISTHMUS_MAX_WAIT_S", "1e308"), ("ISTHMUS_LOG_LEVEL", "LOUD"), ("ISTHMUS_SOLVERS", "x:y"),
+     ("ISTHMUS_DATABASE_URL", "isthmus.sqlite")],
 )  # fmt: skip
 def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=variable):
         Settings.from_environment({variable: value})
+
+
+def test_a_worker_that_is_soon_dead_has_to_beat_often() -> None:
+    with pytest.raises(InvalidSetting, match=r"HEARTBEAT_S=3\.0: at most half of .*, 1 s"):
+        Settings.from_environment({"ISTHMUS_DEAD_WORKER_S": "2"})
+    often = Settings.from_environment({"ISTHMUS_DEAD_WORKER_S": "2", "ISTHMUS_HEARTBEAT_S": "1"})
+    assert often.heartbeat_s == 1.0
+
+
+def test_hosts_are_names_or_all_names_below_one() -> None:
+    hosts = Settings.from_environment({"ISTHMUS_ALLOWED_HOSTS": "Plans.example, *.lab.example,10.2.0.1"}).allowed_hosts
+    assert hosts == ("plans.example", "*.lab.example", "10.2.0.1")
 
 
 @pytest.mark.parametrize("password", ["word", "w@rd", "w/rd"])
