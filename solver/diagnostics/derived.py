@@ -41,7 +41,8 @@ def fleet(request: PlanRequest) -> Iterator[Found]:
         return
     types = ", ".join(f"{count:,} {name}" for name, count in by_type.items())
     least, largest = min(held.values()), max(held.values())
-    where = "1 building" if len(held) == 1 else f"{len(held)} buildings of {least:,} to {largest:,}"
+    size = f"{least:,} each" if least == largest else f"{least:,} to {largest:,}"
+    where = "1 building" if len(held) == 1 else f"{len(held)} buildings of {size}"
     limit = request.constraints.max_gpus
     capped = f"; at most {limit:,} may be used" if limit is not None and limit < sum(held.values()) else ""
     yield "/cluster/pools", f"{sum(held.values()):,} GPUs to use ({types}) in {where}{capped}"

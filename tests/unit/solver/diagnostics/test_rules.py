@@ -160,6 +160,16 @@ def test_software_that_nobody_names_is_told_to_be_the_newest() -> None:
     assert "newest software, whatever the GPUs" in told
 
 
+@pytest.mark.parametrize(("hosts", "words"), [(2, "of 16 each"), (4, "of 16 to 32")])
+def test_buildings_of_one_size_are_told_by_it(hosts: int, words: str) -> None:
+    def change(one: Json) -> None:
+        for number, own in enumerate(one["cluster"]["pools"]):
+            own.update(num_hosts=hosts if number else 2, gpus_per_host=8)
+
+    (told,) = (one.detail for one in diagnostics_of(read(change)) if one.rule == "fleet")
+    assert told.endswith(f"in 2 buildings {words}")
+
+
 def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
     assert {rule.name for rule in RULES} == {rule for rule, *_ in CASES}
     assert len({rule.name for rule in RULES}) == len(RULES)
