@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -207,12 +207,7 @@ class PlanStore(Store):
         with writing(self._engine) as connection:
             removed = connection.execute(sa.delete(PLANS).where(*self._owned(plan_id, owner))).rowcount
             if removed:
-                connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
-                remove_webhooks(connection, [plan_id])
-                delete_kept(connection, plan_id)
-                about = sa.and_(PLANS.c.parent_id == plan_id, PLANS.c.objective == "what_if_lost", _of("question"))
-                connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(sa.select(PLANS.c.id).where(about))))
-                connection.execute(sa.delete(PLANS).where(about))
+                remove_belongings(connection, [plan_id])
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:
@@ -234,6 +229,16 @@ class PlanStore(Store):
             .limit(limit)
         )
         return [(row[0], row[1], row[2], row[3]) for row in self._rows(query)]
+
+
+def remove_belongings(connection: sa.Connection, plan_ids: Sequence[str]) -> None:
+    """Remove events, webhooks, kept searches and prepared answers of plans that are gone."""
+    connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(plan_ids)))
+    remove_webhooks(connection, plan_ids)
+    delete_kept(connection, plan_ids)
+    about = sa.and_(PLANS.c.parent_id.in_(plan_ids), PLANS.c.objective == "what_if_lost", _of("question"))
+    connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(sa.select(PLANS.c.id).where(about))))
+    connection.execute(sa.delete(PLANS).where(about))
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:

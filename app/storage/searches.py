@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from app.storage.lease import OPEN
 from app.storage.tables import PLANS, SEARCHES
 
 
@@ -42,14 +44,14 @@ def keep_state(connection: sa.Connection, plan_id: str, state: bytes, program: s
         connection.execute(sa.insert(SEARCHES).values(plan_id=plan_id, **values))
 
 
-def delete_kept(connection: sa.Connection, plan_id: str) -> None:
-    """The plan is removed."""
-    connection.execute(sa.delete(SEARCHES).where(SEARCHES.c.plan_id == plan_id))
+def delete_kept(connection: sa.Connection, plan_ids: Sequence[str]) -> None:
+    """These plans are removed."""
+    connection.execute(sa.delete(SEARCHES).where(SEARCHES.c.plan_id.in_(plan_ids)))
 
 
 def delete_kept_before(engine: sa.Engine, at: float) -> int:
-    """Forget what ended searches kept before that time; returns how many."""
-    ended = sa.select(PLANS.c.id).where(PLANS.c.state.not_in(("queued", "running")))
-    query = sa.delete(SEARCHES).where(SEARCHES.c.kept_at < at, SEARCHES.c.plan_id.in_(ended))
+    """Forget what ended searches kept before that time, those of removed plans too; returns how many."""
+    going = sa.select(PLANS.c.id).where(PLANS.c.state.in_(OPEN))
+    query = sa.delete(SEARCHES).where(SEARCHES.c.kept_at < at, SEARCHES.c.plan_id.not_in(going))
     with engine.begin() as connection:
         return connection.execute(query).rowcount

@@ -14,9 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.storage.listing import EVERYTHING, Wanted, conditions, newest_first, owned
-from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, scoped_key
-from app.storage.tables import EVENTS, PLANS, STUDIES, Store, timed_id, writing
-from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
+from app.storage.plans import (
+    STATUS_COLUMNS,
+    TERMINAL,
+    Admit,
+    NewPlan,
+    PlanRow,
+    PlanStore,
+    remove_belongings,
+    scoped_key,
+)
+from app.storage.tables import PLANS, STUDIES, Store, timed_id, writing
+from app.storage.webhooks import NewWebhook, add_webhook
 
 
 @dataclass(frozen=True)
@@ -128,8 +137,7 @@ class StudyStore(Store):
             plan_ids = [str(row[0]) for row in connection.execute(sa.select(PLANS.c.id).where(members))]
             # In this order: a search that still tells news waits for its plan, and then finds none to tell it of.
             connection.execute(sa.delete(PLANS).where(members))
-            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(plan_ids)))
-            remove_webhooks(connection, [study_id, *plan_ids])
+            remove_belongings(connection, [study_id, *plan_ids])
         return True
 
     def delete_older_than(self, at: float) -> int:

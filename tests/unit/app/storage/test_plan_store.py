@@ -15,6 +15,7 @@ from app.storage.migrations import IncompatibleDatabase, create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.queue import PlanQueue
 from app.storage.queue_figures import QueueFigures
+from app.storage.searches import delete_kept_before, keep_state, kept_search
 from app.storage.studies import NewStudy, StudyStore
 from app.storage.tables import PLANS, SCHEMA, create_engine
 from tests.unit.app.taking import take
@@ -106,18 +107,38 @@ def test_a_current_database_is_opened_without_a_write(engine: sa.Engine) -> None
     assert [one for one in statements if one.split()[0].upper() not in ("SELECT", "PRAGMA")] == []
 
 
-def test_a_removed_study_leaves_no_event(engine: sa.Engine) -> None:
+def test_a_removed_study_leaves_nothing(engine: sa.Engine) -> None:
     studies, plans = StudyStore(engine), PlanStore(engine)
     members = {number: NewPlan(b"{}", "d", None) for number in range(3)}
     row = studies.insert(NewStudy(owner="", request_digest="d", name="", members=b"[]"), members, lambda _: None)
     ids = [plan.id for plan in studies.plans_of(row.id).values()]
+    prepared = NewPlan(b"{}", "d", None, kind="question", parent_id=ids[0], objective="what_if_lost")
+    asked = PlanStore(engine, kind="question").insert(prepared).id
+    with engine.begin() as connection:
+        for one in ids:
+            keep_state(connection, one, b"state", "program", 0.0)
     statements: list[str] = []
     sa.event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     assert studies.delete(row.id, owner=None)
     # Whoever writes an event locks its plan first. So plans go first: what is written meanwhile is removed after.
     removed = [one.split()[2] for one in statements if one.startswith("DELETE")]
-    assert removed == ["isthmus_studies", "isthmus_plans", "isthmus_events", "isthmus_webhooks"]
-    assert [plans.events(one, after=0) for one in ids] == [[], [], []]
+    removed_after = ["isthmus_events", "isthmus_webhooks", "isthmus_searches", "isthmus_events", "isthmus_plans"]
+    assert removed == ["isthmus_studies", "isthmus_plans", *removed_after]
+    assert [plans.events(one, after=0) for one in (*ids, asked)] == [[], [], [], []]
+    with engine.connect() as connection:
+        assert [kept_search(connection, one) for one in ids] == [None, None, None]
+        assert connection.execute(sa.select(PLANS.c.id)).all() == []
+
+
+def test_what_a_search_kept_goes_with_age_once_its_plan_has_ended_or_is_gone(engine: sa.Engine) -> None:
+    going = _new(PlanStore(engine))
+    with engine.begin() as connection:
+        for one in (going, "plan_of_a_study_that_was_removed_before"):
+            keep_state(connection, one, b"state", "program", 1.0)
+    assert delete_kept_before(engine, 1.0) == 0
+    assert delete_kept_before(engine, 2.0) == 1
+    with engine.connect() as connection:
+        assert kept_search(connection, going) is not None
 
 
 def test_calibrations_have_a_number_and_an_age(engine: sa.Engine) -> None:
