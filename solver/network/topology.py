@@ -22,7 +22,7 @@ from models.cluster import (
     Uplink,
     places_around,
 )
-from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.arrays import FloatArray, IntArray
 from solver.network import latency
 from solver.network.places import ancestors_of, buildings_of
 
@@ -160,16 +160,6 @@ class Topology:
         return place_a == place_b or place_b in self._tree(place_a)
 
     @cached_property
-    def leaves_building_e(self) -> BoolArray:
-        """Whether what an edge carries counts as traffic between buildings: links between them, and uplinks upwards."""
-        return np.array([self._leaves_building(edge) for edge in self.edges], dtype=bool)
-
-    def _leaves_building(self, edge: Edge) -> bool:
-        ends = {self.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
-        arrives = edge.reverse and edge.id.startswith(UPLINK_PREFIX)
-        return len(ends) == 2 and not arrives
-
-    @cached_property
     def edges_with_detour(self) -> frozenset[int]:
         """Edges that may have another way round: what is left of the graph when loose ends are cut off again and again.
 
@@ -197,6 +187,13 @@ class Topology:
         if source not in self._trees:
             self._trees[source] = _least_latency_tree(self.edges, source)
         return self._trees[source]
+
+
+def leaves_building(topology: Topology, edge: Edge) -> bool:
+    """Whether what an edge carries counts as traffic between buildings: links between them, and uplinks upwards."""
+    ends = {topology.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
+    arrives = edge.reverse and edge.id.startswith(UPLINK_PREFIX)
+    return len(ends) == 2 and not arrives
 
 
 def _end_to_end(topology: Topology, place_a: PlaceId, place_b: PlaceId, forward: tuple[int, ...]) -> PathFacts:

@@ -7,6 +7,7 @@ import numpy as np
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.arrays import FloatArray
 from solver.context import Context
+from solver.network.topology import leaves_building
 from solver.transport.exchange_times import most_at_once
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
@@ -73,7 +74,9 @@ def _exchange_load(context: Context, traffic: Traffic) -> FloatArray:
 
 def cross_building_bytes(context: Context, bytes_e: FloatArray) -> float:
     """Bytes between buildings: those on links between them, and those that leave a building upwards."""
-    return float(bytes_e[context.topology.leaves_building_e].sum())
+    topology = context.topology
+    used = np.flatnonzero(bytes_e).tolist()
+    return float(sum(bytes_e[edge] for edge in used if leaves_building(topology, topology.edges[edge])))
 
 
 def egress_usd(context: Context, bytes_e: FloatArray) -> float:

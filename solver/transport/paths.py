@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from solver.arrays import FloatArray, IntArray
-from solver.network.topology import Topology
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.network.topology import Topology, leaves_building
 
 _NO_PREDECESSOR = -9999  # scipy's mark
 
@@ -85,10 +85,19 @@ class Paths:
         return float(self.distance[self.row_of[source], target])
 
 
-def direct_first(topology: Topology, weight: FloatArray) -> FloatArray:
-    """Weights under which a least path leaves as few buildings as any path, and weighs least among those that do."""
+def leaving_buildings(topology: Topology) -> BoolArray:
+    """The edges out of buildings."""
+    return np.array([leaves_building(topology, edge) for edge in topology.edges], dtype=bool)
+
+
+def direct_first(weight: FloatArray, leaving: BoolArray) -> FloatArray:
+    """Weights under which a least path leaves as few buildings as any path, and weighs least among those that do.
+
+    >>> direct_first(np.array([1.0, 2.0]), np.array([True, False]))
+    array([8., 2.])
+    """
     more_than_all = 1.0 + 2.0 * float(weight[np.isfinite(weight)].sum())
-    return np.where(topology.leaves_building_e, weight + more_than_all, weight)
+    return np.where(leaving, weight + more_than_all, weight)
 
 
 def least_paths(graph: LinkGraph, weight: FloatArray, sources: tuple[int, ...]) -> Paths:

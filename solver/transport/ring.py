@@ -16,7 +16,7 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.paths import direct_first, least_paths, link_graph
+from solver.transport.paths import direct_first, least_paths, leaving_buildings, link_graph
 from solver.transport.routing import normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only
@@ -87,7 +87,7 @@ def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray, *
     """Every step on the one path on which its bytes, edge after edge, take the least time."""
     seconds = np.divide(1.0, capacity, out=np.full(len(capacity), np.inf), where=capacity > 0.0)
     ends = tuple((topology.index_of[source], topology.index_of[target]) for source, target in steps)
-    ranked = direct_first(topology, seconds) if direct else seconds
+    ranked = direct_first(seconds, leaving_buildings(topology)) if direct else seconds
     paths = least_paths(link_graph(topology), ranked, tuple(sorted({source for source, _ in ends})))
     joined = all(np.isfinite(paths.length(*pair)) for pair in ends)
     return Ring(steps, tuple(((paths.between(*pair), 1.0),) for pair in ends)) if joined else Ring((), ())

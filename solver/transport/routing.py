@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 import pulp
 
-from solver.arrays import FloatArray
+from solver.arrays import BoolArray, FloatArray
 from solver.network.split import Step
 from solver.network.topology import Topology
-from solver.transport.paths import LinkGraph, Paths, direct_first, least_paths, link_graph
+from solver.transport.paths import LinkGraph, Paths, direct_first, least_paths, leaving_buildings, link_graph
 
 Path = tuple[int, ...]
 SplitK = tuple[tuple[tuple[Path, float], ...], ...]
@@ -79,13 +79,18 @@ class Commodities:
         return link_graph(self.topology)
 
     @cached_property
+    def leaving(self) -> BoolArray:
+        """The edges out of buildings."""
+        return leaving_buildings(self.topology)
+
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Places that send."""
         return tuple(sorted({source for source, _ in self.ends_k}))
 
     def paths_under(self, weight_e: FloatArray) -> Paths:
         """Least paths from all senders."""
-        ranked_e = direct_first(self.topology, weight_e) if self.direct else weight_e
+        ranked_e = direct_first(weight_e, self.leaving) if self.direct else weight_e
         return least_paths(self.graph, ranked_e, self.sources)
 
     def distance_k(self, weight_e: FloatArray) -> FloatArray:
