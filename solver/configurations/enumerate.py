@@ -5,7 +5,7 @@ Whether a configuration fits into memory is the business of `bounds/work.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -17,7 +17,7 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
-from solver.arrays import IntArray
+from solver.arrays import BoolArray, IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
@@ -320,8 +320,6 @@ def _with_recompute(request: PlanRequest, rows: Rows) -> Rows:
 def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
 
-    A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too and has as many
-    ranks, unless another type has more memory: what is too large for an even share may fit with less on the fastest.
     Takes the columns out of `rows` one by one: of millions of rows a second copy would outlast the search, since
     the allocator keeps what lies between columns.
     """
@@ -333,12 +331,25 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
-        if "even" in wanted and fastest_has_most_memory(pools):
-            several &= (held[fastest_type(pools)] < rows["pp"]) | ~even_degrees
-        chosen[BY_GPU_TYPE] = np.flatnonzero(several)
+        left = left_to_even(request, pools, rows["pp"], held)
+        chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left)
     row = np.concatenate(list(chosen.values()))
     split = {"layer_split": np.repeat(list(chosen), [len(one) for one in chosen.values()])}
     return {**{name: rows.pop(name)[row] for name in list(rows)}, **split}
+
+
+def left_to_even(request: PlanRequest, pools: Sequence[Pool], pp: IntArray, held: Mapping[str, IntArray]) -> BoolArray:
+    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, of which each holds so many
+    ranks, where an even split is wanted too and has as many.
+
+    None where another type has more memory: what is too large for an even share may fit with less on the fastest.
+    """
+    fastest = max((pool.gpu for pool in pools), key=_strength)
+    has_most_memory = fastest.memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
+    if "even" not in _layer_splits(request) or not has_most_memory:
+        return np.zeros(len(pp), dtype=np.bool_)
+    fits: BoolArray = (held[fastest.name] >= pp) & np.isin(pp, pipeline_degrees(request))
+    return fits
 
 
 def _layer_splits(request: PlanRequest) -> Sequence[str]:
@@ -364,16 +375,6 @@ def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArra
     names = list(dict.fromkeys(pool.gpu.name for pool in pools))
     groups = groups_by_row(pools, [names.index(pool.gpu.name) for pool in pools], tp, cp)
     return {name: groups[:, number] // dp for number, name in enumerate(names)}
-
-
-def fastest_type(pools: Sequence[Pool]) -> str:
-    """The GPU type that a pipeline is not split by type for, where it fits on this one alone."""
-    return max((pool.gpu for pool in pools), key=_strength).name
-
-
-def fastest_has_most_memory(pools: Sequence[Pool]) -> bool:
-    """Whether no other type has more memory than the fastest, so that what fits anywhere fits there."""
-    return max((pool.gpu for pool in pools), key=_strength).memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
 
 
 def _crossed(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:

@@ -21,8 +21,7 @@ from solver.configurations.enumerate import (
     EVEN,
     Space,
     enumerate_space,
-    fastest_has_most_memory,
-    fastest_type,
+    left_to_even,
     ranks_by_type,
 )
 from solver.configurations.framework import within_framework
@@ -82,8 +81,8 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
     if _only_typed(small, large):  # the larger request leaves to the even split what fits on its fastest type alone
         columns = space.columns
         held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
-        typed: BoolArray = (space.layer_split == BY_GPU_TYPE) & (held[fastest_type(large.pools)] >= columns.pp)
-        return typed & fastest_has_most_memory(large.pools)
+        typed: BoolArray = space.layer_split == BY_GPU_TYPE
+        return typed & left_to_even(large.request, large.pools, columns.pp, held)
     numbers = row_numbers([space, enumerate_space(large.request)])
     own: BoolArray = ~np.isin(numbers[0], numbers[1])
     if len(space) and reference_of(small) != reference_of(large):
