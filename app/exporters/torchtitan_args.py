@@ -96,9 +96,8 @@ def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, .
         yield "parallelism.pipeline_parallel_schedule_csv", SCHEDULE_FILE
         yield "parallelism.num_pp_microbatches", str(one.num_microbatches)
     if degrees.pp > 1 or expert_ranks(one, request) > 1:
-        yield (
-            "training.disable_cuda_graphs",
-        )  # torchtitan refuses pipelines with them, and most dispatchers of tokens
+        # torchtitan refuses pipelines with CUDA graphs, and most dispatchers of tokens do
+        yield ("training.disable_cuda_graphs",)
     if request is not None:
         sequence = request.workload.sequence_length
         if request.workload.precision == "fp32":
