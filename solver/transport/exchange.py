@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -207,7 +208,7 @@ class _Senders:
     counts: Counter[int]
     local_bytes: float
 
-    @property
+    @cached_property
     def gpus_by_place(self) -> list[tuple[int, int]]:
         """Of every place the index of the pool with the slowest cards, of two the first, and its GPUs in the ring."""
         group = self.configuration.degrees.gpus_per_stage_group

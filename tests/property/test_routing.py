@@ -18,12 +18,17 @@ instances = st.tuples(
 )  # places, extra links, demands, seed
 
 
+def drawn(instance):
+    """A network and what is sent over it."""
+    num_places, extra, num_demands, seed = instance
+    topology, generator = random_network(num_places, num_places - 1 + extra, seed)
+    return topology, random_sizes(generator, topology, num_demands)
+
+
 @settings(max_examples=40, deadline=None)
 @given(instances)
 def test_routings_ship_everything_and_beat_the_plain_ones(instance):
-    num_places, extra, num_demands, seed = instance
-    topology, generator = random_network(num_places, num_places - 1 + extra, seed)
-    size_of = random_sizes(generator, topology, num_demands)
+    topology, size_of = drawn(instance)
     commodities = commodities_of(topology, size_of, topology.capacity_bytes_per_s)
     best = route(topology, size_of, topology.capacity_bytes_per_s)
     plain = [make(commodities) for make in (least_latency_split, equal_split)]
@@ -38,9 +43,7 @@ def test_routings_ship_everything_and_beat_the_plain_ones(instance):
 @settings(max_examples=40, deadline=None)
 @given(instances)
 def test_direct_routings_take_the_fewest_links_and_are_optimal_among_those(instance):
-    num_places, extra, num_demands, seed = instance
-    topology, generator = random_network(num_places, num_places - 1 + extra, seed)
-    size_of = random_sizes(generator, topology, num_demands)
+    topology, size_of = drawn(instance)
     best = route(topology, size_of, topology.capacity_bytes_per_s, direct=True)
     fewest = commodities_of(topology, size_of, topology.capacity_bytes_per_s).distance_k(np.ones(len(topology.edges)))
     for split, hops in zip(best.split_k, fewest, strict=True):
