@@ -14,7 +14,9 @@ import json
 import logging
 import socket
 import ssl
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +38,9 @@ from app.storage.webhooks import NewWebhook, WebhookRow, WebhookStore
 
 LOG = logging.getLogger("isthmus.webhooks")
 MOST_AT_ONCE = 20  # messages under way from one worker
+MOST_TO_ONE = 5  # of them to one receiver: three that do not answer leave room for others
+MOST_LOOKED_AT = 1000  # messages that are due, as many as plans may wait by default; past those of a full receiver
+WAIT_S = 1.0  # for what has just begun, before the next look: as often as a worker looks
 LIMIT_S = 15.0  # of one attempt as a whole, whatever the receiver does; Standard Webhooks asks for 15 to 30 s
 MOST_HEAD_BYTES = 16_384  # of an answer; its body is not read
 SECRET_PREFIX = "whsec_"
@@ -139,18 +144,37 @@ class Webhooks:
         self._plans = PlanStore(engine, clock=clock)
         self._studies = StudyStore(engine, clock=clock)
         self._clock = clock
+        self._under_way: dict[threading.Thread, str] = {}  # and to which receiver
 
     def once(self) -> None:
-        """Send what is due, several messages at once."""
-        rows = [row for row in self._store.due(MOST_AT_ONCE) if self._store.begin(row)]
-        if rows:
-            asyncio.run(self._send_all(rows))
+        """Begin to send what is due, each message in a thread of its own, so that no receiver holds up another."""
+        self._under_way = {one: receiver for one, receiver in self._under_way.items() if one.is_alive()}
+        num_to = Counter(self._under_way.values())
+        begun = []
+        for row in self._store.due(MOST_LOOKED_AT):
+            if num_to.total() == MOST_AT_ONCE:
+                break
+            receiver = urlsplit(row.url).netloc
+            if num_to[receiver] == MOST_TO_ONE or not self._store.begin(row):
+                continue
+            num_to[receiver] += 1
+            begun.append(threading.Thread(target=self._try, args=(row,), name="isthmus-webhook", daemon=True))
+            self._under_way[begun[-1]] = receiver
+            begun[-1].start()
+        until = time.monotonic() + WAIT_S
+        for one in begun:
+            one.join(max(0.0, until - time.monotonic()))
 
-    async def _send_all(self, rows: Sequence[WebhookRow]) -> None:
-        await asyncio.gather(*(self._send(row) for row in rows))
+    def _try(self, row: WebhookRow) -> None:
+        try:
+            asyncio.run(self._send(row))
+        except sa.exc.SQLAlchemyError as error:
+            LOG.warning("no webhook without the database; trying again", extra={"detail": str(error)[:200]})
+        except Exception:
+            LOG.exception("a defect in a webhook; trying again", extra={"subject": row.subject_id})
 
     async def _send(self, row: WebhookRow) -> None:
-        body = await asyncio.to_thread(self._message, row.subject_id)
+        body = self._message(row.subject_id)
         if body is None:
             return  # removed meanwhile, and its webhook with it
         status, error = None, None
@@ -161,7 +185,7 @@ class Webhooks:
             error = f"no answer within {LIMIT_S:g} s"
         except (OSError, ValueError, NotAllowed, h11.ProtocolError) as failure:
             error = f"{type(failure).__name__}: {failure}"[:200]
-        if not await asyncio.to_thread(self._store.end, row, status=status, error=error):
+        if not self._store.end(row, status=status, error=error):
             LOG.warning("the end of a webhook's attempt came too late", extra={"subject": row.subject_id})
 
     def _headers(self, row: WebhookRow, body: bytes) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from app.storage.tables import PLANS, WEBHOOKS, Store, writing
 # Seconds until the next attempt, by the number of those made: the schedule of the Standard Webhooks specification 1.0.
 RETRY_S = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
 MAX_ATTEMPTS = len(RETRY_S) + 1
+LONGEST_ATTEMPT_S = 20.0  # the 15 s of `jobs.webhooks.LIMIT_S`, and what reads and writes the database
 MOST_SPREAD = 0.1  # of a pause, by chance: receivers that failed together are not asked again together
 
 WebhookState = Literal["waiting", "delivered", "given_up"]
@@ -71,12 +72,11 @@ class WebhookStore(Store):
     def begin(self, row: WebhookRow) -> bool:
         """Count an attempt before it is made; false when another worker was faster.
 
-        Should this worker die in the middle, the next attempt is due already.
+        Should this worker die in the middle, the next attempt is set already, for when this one would be over.
         """
-        pause_s = RETRY_S[min(row.num_attempts, len(RETRY_S) - 1)] * random.uniform(1.0, 1.0 + MOST_SPREAD)
-        return self._change(
-            row, row.num_attempts, {"num_attempts": row.num_attempts + 1, "next_at": self._clock() + pause_s}
-        )
+        number = row.num_attempts + 1
+        next_at = self._clock() + max(LONGEST_ATTEMPT_S, _pause_s(number))
+        return self._change(row, row.num_attempts, {"num_attempts": number, "next_at": next_at})
 
     def end(self, row: WebhookRow, *, status: int | None, error: str | None) -> bool:
         """Store how the attempt went that `begin` has counted. 410 says that nobody wants to hear of it any more."""
@@ -85,7 +85,8 @@ class WebhookStore(Store):
         is_over = is_delivered or status == 410 or number >= MAX_ATTEMPTS
         state = DELIVERED if is_delivered else GIVEN_UP if is_over else WAITING
         ended_at = self._clock() if is_over else None
-        values = {"state": state, "last_status": status, "last_error": error, "ended_at": ended_at}
+        values = {"state": state, "last_status": status, "last_error": error, "ended_at": ended_at,
+                  "next_at": self._clock() + _pause_s(number)}  # fmt: skip
         return self._change(row, number, values)
 
     def _change(self, row: WebhookRow, num_attempts: int, values: dict[str, object]) -> bool:
@@ -93,6 +94,10 @@ class WebhookStore(Store):
         same = (WEBHOOKS.c.id == row.id, WEBHOOKS.c.state == WAITING, WEBHOOKS.c.num_attempts == num_attempts)
         with writing(self._engine) as connection:
             return connection.execute(sa.update(WEBHOOKS).where(*same).values(**values)).rowcount > 0
+
+
+def _pause_s(num_attempts: int) -> float:
+    return RETRY_S[min(num_attempts, len(RETRY_S)) - 1] * random.uniform(1.0, 1.0 + MOST_SPREAD)
 
 
 def add_webhook(connection: sa.Connection, subject_id: str, new: NewWebhook) -> None:

@@ -352,3 +352,27 @@ def test_a_receiver_that_does_not_answer_holds_up_no_heartbeat(world: World) -> 
     names = {one.name for one in threading.enumerate()}
     supervisor.stop()
     assert {"isthmus-heartbeat", "isthmus-supervisor", "isthmus-webhooks"} <= names
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """A receiver that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(100)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+
+
+def test_a_receiver_that_does_not_answer_holds_up_no_other(world: World) -> None:
+    """However many messages wait for it; and no message has two attempts at once."""
+    with silent() as url, receiving() as receiver:
+        waiting = [world.ended(url) for _ in range(30)]
+        world.webhooks.once()
+        tried = [one for one in waiting if world.row(one).num_attempts]
+        world.at += RETRY_S[0] * 1.1
+        plan_id = world.ended(receiver.url)
+        world.webhooks.once()
+        assert world.row(plan_id).state == "delivered"
+        assert 0 < len(tried) < 20
+        assert [one for one in waiting if world.row(one).num_attempts] == tried
+        assert {world.row(one).num_attempts for one in tried} == {1}
