@@ -211,8 +211,9 @@ class PlanStore(Store):
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:
-        """Remove finished plans that are older; returns how many."""
-        query = sa.select(PLANS.c.id).where(PLANS.c.state.in_(sorted(TERMINAL)), PLANS.c.finished_at < at)
+        """Remove finished plans that are older, but for those of studies, which leave with theirs; returns how many."""
+        is_old = (PLANS.c.state.in_(sorted(TERMINAL)), PLANS.c.finished_at < at, PLANS.c.study_id.is_(None))
+        query = sa.select(PLANS.c.id).where(*is_old)
         ids = [str(row[0]) for row in self._rows(query)]
         return sum(PlanStore(self._engine, kind=kind_of(one)).delete(one) for one in ids)
 
