@@ -62,6 +62,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "too-many-waiting": "As many clients wait for news as this service, or the key, may have.",
     "not-found": "There is no such resource.",
     "method-not-allowed": "The resource does not know this method.",
+    "precondition-failed": "The plan is no longer what If-Match names.",
     "not-finished": "The resource is not there before the plan is.",
     "idempotency-key-missing": "This service wants an Idempotency-Key header with the request.",
     "idempotency-key-malformed": "The Idempotency-Key header is empty, too long or holds odd characters.",

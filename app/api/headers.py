@@ -1,4 +1,4 @@
-"""Request headers with a meaning of their own: Prefer, Idempotency-Key, If-None-Match, Last-Event-ID."""
+"""Request headers with a meaning of their own: Prefer, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID."""
 
 from __future__ import annotations
 

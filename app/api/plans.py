@@ -23,6 +23,7 @@ from app.api.problems import documented, existing, gone
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, cursor_of, next_cursor, next_page, wanted_plans
+from app.faults import Refused, refused
 from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService
@@ -35,6 +36,7 @@ from models.request import PlanRequest
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
+IfMatch = Annotated[str | None, Header(description="Remove the plan only as it is under one of these entity tags.")]
 JSON = "application/json"
 AGAIN = {"Retry-After": "1"}  # for a status that will change
 RAW_AGAIN = ((b"retry-after", b"1"),)
@@ -217,15 +219,27 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
     return JSONResponse(body, status_code=200 if row.is_terminal else 202)
 
 
-@router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a plan",
+@router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 412, 503), summary="Remove a plan",
                response_description="Removed.")  # fmt: skip
-async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
+async def delete_plan(plan_id: PlanId, service: Service, caller: Asking, if_match: IfMatch = None) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
-    is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
+    revision = None
+    if if_match is not None and if_match.strip() != "*":
+        revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
+        if revision is None:
+            raise gone("plan", plan_id)
+        if etag(plan_id, revision) not in (one.strip() for one in if_match.split(",")):  # weak tags never match
+            raise _changed()
+    is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees, revision=revision))
     service.forget(plan_id)
     if not is_gone:
-        raise gone("plan", plan_id)
+        raise gone("plan", plan_id) if revision is None else _changed()
     return Response(status_code=204)
+
+
+def _changed() -> Refused:
+    return refused("precondition-failed", "the plan has changed", "", "the strong ETag that it has now, or *",
+                   "Read it again with Accept-Encoding: identity, then decide.", where="header If-Match")  # fmt: skip
 
 
 def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: bool = True) -> PlanRow:

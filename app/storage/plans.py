@@ -202,10 +202,12 @@ class PlanStore(Store):
             change(connection, self._owned(plan_id, owner), ask_to_stop, self._clock())
         return self.get(plan_id, owner=owner)
 
-    def delete(self, plan_id: str, *, owner: str | None = None) -> bool:
-        """Remove a plan, its events and what was prepared for it; a running attempt notices that it is not wanted."""
+    def delete(self, plan_id: str, *, owner: str | None = None, revision: int | None = None) -> bool:
+        """Remove a plan, as it is under `revision` if one is named, its events and what was prepared for it; a running
+        attempt notices that it is not wanted."""
+        same = () if revision is None else (PLANS.c.revision == revision,)
         with writing(self._engine) as connection:
-            removed = connection.execute(sa.delete(PLANS).where(*self._owned(plan_id, owner))).rowcount
+            removed = connection.execute(sa.delete(PLANS).where(*self._owned(plan_id, owner), *same)).rowcount
             if removed:
                 remove_belongings(connection, [plan_id])
         return removed > 0

@@ -38,7 +38,9 @@ def test_a_call_is_one_of_the_api(path: str, method: str) -> None:
     assert method in methods_of(path, API["paths"]).split(", "), path
 
 
-@pytest.mark.parametrize("header", ["Prefer", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Isthmus-Priority"])
+@pytest.mark.parametrize(
+    "header", ["Prefer", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", "Isthmus-Priority"]
+)
 def test_a_header_is_one_of_the_api(header: str) -> None:
     assert header in TEXT
     assert header.lower() in _known_parameters()

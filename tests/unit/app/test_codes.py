@@ -77,4 +77,4 @@ def test_every_published_code_can_be_raised() -> None:
 
 def test_a_status_belongs_to_a_published_code() -> None:
     assert set(STATUSES) - set(ISSUE_TYPES) == set()
-    assert set(STATUSES.values()) <= {400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 429, 500, 503}
+    assert set(STATUSES.values()) <= {400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 421, 429, 500, 503}

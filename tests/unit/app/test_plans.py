@@ -65,6 +65,18 @@ def test_an_unchanged_plan_is_not_sent_again(client: TestClient, planned: str) -
     assert client.get(planned, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
+def test_a_plan_is_removed_only_as_the_client_knows_it(client: TestClient) -> None:
+    """RFC 9110, 13.1.1: with If-Match, tags are compared strongly."""
+    path, second = (submit(client, fake_solver.FINDS, wait_s=30).headers["location"] for _ in range(2))
+    tag = client.get(path, headers={"Accept-Encoding": "identity"}).headers["etag"]
+    for other in ('"other"', f"W/{tag}", ""):
+        answer = client.delete(path, headers={"If-Match": other})
+        assert (answer.status_code, answer.json()["code"]) == (412, "precondition-failed")
+    assert client.delete("/v1/plans/plan_x", headers={"If-Match": tag}).status_code == 404
+    assert client.delete(path, headers={"If-Match": f'"other", {tag}'}).status_code == 204
+    assert client.delete(second, headers={"If-Match": "*"}).status_code == 204
+
+
 def test_status_is_light_and_tells_the_figures(client: TestClient, planned: str) -> None:
     status = client.get(f"{planned}/status").json()
     assert "outcome" not in status
