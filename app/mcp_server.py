@@ -34,12 +34,13 @@ POLL_S = 0.5
 MOST_CHARACTERS = 50_000  # of an export in one answer: a reader's window is small
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+STOPS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 INSTRUCTIONS = (
     "Plans the training of large models across data-centre buildings. Take a request from `catalogue` (kind "
     "examples), change it, `check_request` it, then `plan` it. A search may take longer than a call: `plan` answers "
-    "with a receipt, and `plan_status` with its plan_id asks again. `explain` says where the time goes and why no "
-    "other plan was taken; `ask` asks what a change is worth, or what is the least that will do. Units are in the "
-    "field names, values are SI."
+    "with a receipt, `plan_status` with its plan_id asks again, `cancel_plan` stops it. `explain` says "
+    "where the time goes and why no other plan was taken; `ask` asks what a change is worth, or what is the least that "
+    "will do. Units are in the field names, values are SI."
 )
 PARTS = (("workload", Workload), ("constraints", Constraints), ("objective", Objective), ("options", Options))
 REQUEST = (
@@ -161,6 +162,11 @@ class Tools:
 
     async def plan_status(self, plan_id: PlanId, context: Context, wait_s: WaitS = 0.0) -> Receipt:
         """Ask again for a plan: its state and the headline of the best so far."""
+        return await self._receipt(plan_id, wait_s, context)
+
+    async def cancel_plan(self, plan_id: PlanId, context: Context, wait_s: WaitS = 30.0) -> Receipt:
+        """Stop a search and keep its best plan so far; a plan that has ended stays as it is."""
+        await _told(self._client.cancel(plan_id))
         return await self._receipt(plan_id, wait_s, context)
 
     async def explain(self, plan_id: PlanId) -> Explanation:
@@ -317,6 +323,7 @@ def mcp_server(connect: Callable[[], AsyncClient]) -> MCPServer:
     tools = Tools(client)
     server.add_tool(tools.plan, annotations=ADDS)
     server.add_tool(tools.ask, annotations=ADDS)
+    server.add_tool(tools.cancel_plan, annotations=STOPS)
     for tool in (
         tools.plan_status,
         tools.question_status,

@@ -59,7 +59,7 @@ async def _refusal(client: Client, tool: str, **arguments: Any) -> str:
 def test_every_tool_states_its_output_and_whether_it_only_reads(server: str) -> None:
     async def story(client: Client) -> None:
         tools = {one.name: one for one in (await client.list_tools()).tools}
-        assert set(tools) == READ_ONLY | {"plan", "ask"}
+        assert set(tools) == READ_ONLY | {"plan", "ask", "cancel_plan"}
         for name, one in tools.items():
             assert one.annotations is not None
             assert one.annotations.read_only_hint is (name in READ_ONLY)
@@ -99,6 +99,18 @@ def test_long_work_gives_a_receipt_to_ask_again_with(server: str) -> None:
         assert again["plan_id"] == first["plan_id"]
         last = await _call(client, "plan_status", plan_id=first["plan_id"], wait_s=60.0)
         assert (last["has_ended"], last["state"]) == (True, "succeeded")
+
+    _talk(server, story)
+
+
+def test_a_search_is_stopped_and_keeps_its_best(server: str) -> None:
+    async def story(client: Client) -> None:
+        asked = request_for(fake_solver.TAKES_ITS_TIME, time_limit_s=60.0)
+        first = await _call(client, "plan", request=asked, wait_s=0.0)
+        for _ in range(2):
+            last = await _call(client, "cancel_plan", plan_id=first["plan_id"])
+            assert (last["has_ended"], last["state"]) == (True, "cancelled")
+        assert "no plan" in await _refusal(client, "cancel_plan", plan_id="plan_x")
 
     _talk(server, story)
 
