@@ -72,8 +72,10 @@ class Figures(Answer):
     """The headline of a plan."""
 
     iteration_s: Seconds = Field(description="Time of one iteration (optimizer step).", examples=[6.45])
-    lower_bound_s: Seconds | None = Field(description="Proven: no plan iterates faster.", examples=[6.1])
-    relative_gap: float | None = Field(description="(iteration time - bound) / iteration time.", examples=[0.05])
+    lower_bound_s: Seconds | None = Field(
+        description="Proven: no plan iterates faster; null where something else than time is minimised.", examples=[6.1]
+    )
+    relative_gap: float | None = Field(description="Of what is minimised: (value - bound) / value.", examples=[0.05])
     tokens_per_s: TokensPerSecond = Field(description="Tokens that the whole job trains on.", examples=[2.6e6])
     model_flops_utilisation: float = Field(
         description="FLOPs that the model needs over what the GPUs could do in that time (MFU).", examples=[0.41]
@@ -211,7 +213,9 @@ class Comparison(Answer):
 
     plan_id: str = Field(description="Our plan.", examples=["plan_019da1b2c3d4"])
     iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.2])
-    lower_bound_s: Seconds | None = Field(description="Proven: no plan iterates faster.", examples=[6.1])
+    lower_bound_s: Seconds | None = Field(
+        description="Proven: no plan iterates faster; null where something else than time is minimised.", examples=[6.1]
+    )
     times_as_slow: float | None = Field(
         description="Iteration time of the plan given over that of ours; below 1 it is the faster one.", examples=[1.04]
     )

@@ -54,7 +54,11 @@ class ConvergencePoint(Frozen):
 
     elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
     incumbent_s: Seconds | None = Field(None, description="Iteration time of the best judged plan.", examples=[6.5])
-    lower_bound_s: Seconds | None = Field(None, description="Bound, on the incumbent's scale.", examples=[6.2])
+    lower_bound_s: Seconds | None = Field(
+        None,
+        description="The incumbent's time less the gap of what is minimised: a bound of time where that is the time.",
+        examples=[6.2],
+    )
 
 
 class Assumption(Frozen):

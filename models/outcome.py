@@ -89,8 +89,13 @@ class Progress(Frozen):
     phase: Name = Field(description="Step of the recipe.", examples=["search"])
     elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
     incumbent_s: Seconds | None = Field(None, description="Best judged iteration time so far.", examples=[6.5])
-    lower_bound_s: Seconds | None = Field(None, description="Proven bound so far.", examples=[6.2])
-    relative_gap: Ratio | None = Field(None, description="Gap so far.", examples=[0.04])
+    lower_bound_s: Seconds | None = Field(
+        None,
+        description="Proven so far: no plan iterates faster; null where nothing is, as "
+        "where something else than time is minimised.",
+        examples=[6.2],
+    )
+    relative_gap: Ratio | None = Field(None, description="Gap so far, of what is minimised.", examples=[0.04])
     num_configurations: Count = Field(0, description="Configurations in the space.", examples=[2310])
     num_explored: Count = Field(0, description="Tried so far.", examples=[12])
     num_pruned: Count = Field(0, description="Discarded by their bound so far.", examples=[900])

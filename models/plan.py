@@ -220,9 +220,9 @@ class Proof(Frozen):
     """How good the plan is known to be."""
 
     lower_bound_s: Seconds = Field(
-        description="Least iteration time any plan of the stated model can have.", examples=[6.3]
+        description="Least iteration time of any plan, or what `proven` says instead.", examples=[6.3]
     )
-    relative_gap: Ratio = Field(description="(iteration time - bound) / iteration time.", examples=[0.02])
+    relative_gap: Ratio = Field(description="Of what is minimised: (value - bound) / value.", examples=[0.02])
     status: Literal["optimal", "feasible"] = Field(
         description="optimal only within the gap asked for.", examples=["feasible"]
     )

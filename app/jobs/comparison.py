@@ -136,7 +136,7 @@ def _figures(plan: Plan) -> dict[str, float | None]:
     metrics = plan.metrics
     return {
         "iteration_s": metrics.iteration_s,
-        "lower_bound_s": plan.proof.lower_bound_s,
+        "lower_bound_s": plan.proof.lower_bound_s if bounds_time(plan.proof.proven) else None,
         "relative_gap": plan.proof.relative_gap,
         "tokens_per_s": metrics.tokens_per_s,
         "tokens_per_s_per_gpu": metrics.tokens_per_s_per_gpu,

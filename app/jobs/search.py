@@ -24,6 +24,7 @@ from app.storage.queue import Claim, PlanQueue
 from app.storage.tables import is_outage
 from app.telemetry import TRACER
 from models.outcome import NotFound
+from models.statements import bounds_time
 
 LOG = logging.getLogger("isthmus.search")
 EVENTS_PER_DOUBLING = 50.0  # a search of any length stores some hundreds of events, not one per tick
@@ -226,15 +227,15 @@ def _nothing_found(ended: Ended, progress: bytes | None) -> bytes:
 
 
 def headline_of(planned: bytes) -> bytes:
-    """The figures of a plan that fit into an event and a table."""
+    """The figures of a plan that fit into an event and a table; a bound that is none of time is not among them."""
     document = json.loads(planned)
     plan = document["plan"]
-    metrics = plan["metrics"]
+    metrics, proof = plan["metrics"], plan["proof"]
     figures = {
         "elapsed_s": document["elapsed_s"],
         "iteration_s": metrics["iteration_s"],
-        "lower_bound_s": plan["proof"]["lower_bound_s"],
-        "relative_gap": plan["proof"]["relative_gap"],
+        "lower_bound_s": proof["lower_bound_s"] if bounds_time(proof["proven"]) else None,
+        "relative_gap": proof["relative_gap"],
         "tokens_per_s": metrics["tokens_per_s"],
         "model_flops_utilisation": metrics["model_flops_utilisation"],
         "num_gpus": metrics["num_gpus"],

@@ -140,15 +140,16 @@ class SearchResult:
     def tell(self, phase: str, message: str) -> None:
         """One line of progress, and a point of the history."""
         best_s = None if self.best.evaluation is None else self.best.evaluation.iteration_s
-        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.best.bound)
-        bound_s = best_s * (1.0 - self.best.gap) if best_s else self.best.bound if by_time else None
+        by_time = self.context.request.objective.kind == "iteration_time"
+        known_s = self.best.bound if by_time and np.isfinite(self.best.bound) else None
+        bound_s = best_s * (1.0 - self.best.gap) if best_s else known_s
         self._history.add(self.hooks.elapsed_s, best_s, bound_s)
         self.hooks.progress(
             Progress(
                 phase=phase,
                 elapsed_s=self.hooks.elapsed_s,
                 incumbent_s=best_s,
-                lower_bound_s=bound_s,
+                lower_bound_s=bound_s if by_time else None,
                 relative_gap=None if best_s is None else self.best.gap,
                 num_configurations=len(self.frontier.space),
                 num_explored=self.num_explored,

@@ -60,6 +60,14 @@ def test_progress_and_incumbents_arrive_as_they_happen() -> None:
     assert bounds == sorted(bounds)
 
 
+def test_progress_states_a_bound_of_time_only_where_time_is_minimised() -> None:
+    told: list[Progress] = []
+    objective = {"kind": "fewest_gpus", "target_iteration_s": 100.0}
+    assert isinstance(plan(job(allowed=ONE_DP, objective=objective), progress=told.append), Planned)
+    assert {one.lower_bound_s for one in told} == {None}
+    assert told[-1].relative_gap is not None
+
+
 def test_a_cancelled_search_keeps_what_it_has() -> None:
     seen: list[Planned] = []
     outcome = plan(job(allowed={}), incumbent=seen.append, cancelled=lambda: bool(seen))

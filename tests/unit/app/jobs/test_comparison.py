@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.jobs.comparison import comparison, predicted
+from app.jobs.search import headline_of
+from models.outcome import Planned
 from models.plan import Plan
 from models.prediction import Interval, Prediction
 from models.statements import PROVEN
@@ -75,5 +78,10 @@ def test_a_bound_of_another_objective_says_nothing_of_the_time(kind: str) -> Non
     """Its plan may be the best of its objective, which leaves no gap, and one in less time may exist all the same."""
     slow = _plan(4.0)
     proof = slow.proof.model_copy(update={"proven": PROVEN[kind], "lower_bound_s": 4.0, "speed_of_light_s": 0.25})
-    between = comparison(_plan(3.0), slow.model_copy(update={"proof": proof}))["best_plans_s"]
-    assert between == {"least": 0.25 - 3.0, "most": 4.0 - 1.0}
+    slow = slow.model_copy(update={"proof": proof})
+    found = comparison(_plan(3.0), slow)
+    assert found["best_plans_s"] == {"least": 0.25 - 3.0, "most": 4.0 - 1.0}
+    assert found["figures"]["lower_bound_s"] == {"a": 1.0, "b": None, "change": None}
+    planned = Planned(plan=slow, complete=True, elapsed_s=0.0).model_dump_json().encode()
+    figures = json.loads(headline_of(planned))
+    assert (figures["lower_bound_s"], figures["relative_gap"]) == (None, proof.relative_gap)
