@@ -11,6 +11,7 @@ from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, level_axis, steps, time_axis
 from app.words import seconds
 from models.figures import ConvergencePoint
+from models.statements import bounds_time
 
 LEFT, RIGHT, TOP, BOTTOM = 78.0, WIDTH - 12, 14.0, 224.0
 
@@ -21,31 +22,34 @@ def convergence_section(scene: Scene) -> Markup:
     if not points:
         text = "This plan does not carry the course of its search; how good it is stands under the summary."
         return section("convergence", "Course of the search", paragraph(text, class_="note"))
-    heads = columns("#after", "#best plan", "#bound", "#gap")
+    bound = "bound" if bounds_time(scene.plan.proof.proven) else "less the gap of what was minimised"
+    heads = columns("#after", "#best plan", f"#{bound}", "#gap")
     numbers = table("Course of the search", heads, (_row(one) for one in points))
-    keys = legend((("incumbent-key", "best plan found"), ("bound-key", "lower bound")))
+    keys = legend(
+        (("incumbent-key", "best plan found"), ("bound-key", f"lower {bound}" if bound == "bound" else bound))
+    )
     return section(
         "convergence",
         "Course of the search",
-        figure(curves(points), "Time of the search to the right, iteration time upwards.", keys,
+        figure(curves(points, bound), "Time of the search to the right, iteration time upwards.", keys,
                folded("The course as numbers", numbers)),
     )  # fmt: skip
 
 
-def curves(points: Sequence[ConvergencePoint]) -> Markup:
+def curves(points: Sequence[ConvergencePoint], bound: str = "bound") -> Markup:
     """The drawing; the scale leaves out first plans that are far off, and says so by the curve leaving at the top."""
     last = points[-1]
     scale = Scale(0.0, max(last.elapsed_s, 1e-3), LEFT, RIGHT)
     level = Scale(*_range(points), BOTTOM, TOP)
     final = ", ".join(
         f"{name} {seconds(value_s)}"
-        for name, value_s in (("best plan", last.incumbent_s), ("bound", last.lower_bound_s))
+        for name, value_s in (("best plan", last.incumbent_s), (bound, last.lower_bound_s))
         if value_s is not None
     )
     return drawing(
         "convergence-curves",
         height=BOTTOM + 20,
-        title="Best plan and bound over the search",
+        title=f"Best plan and {bound} over the search",
         description=f"At the end: {final or 'neither plan nor bound'}.",
         parts=(*time_axis(scale, BOTTOM, TOP), *level_axis(level, LEFT, RIGHT, seconds), *_curve(points, scale, level)),
     )

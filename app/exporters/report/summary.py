@@ -15,7 +15,7 @@ from app.exporters.report.scene import Scene
 from app.words import rounded, runnable_in_words, seconds
 from models.diagnostic import SEVERITIES, Severity
 from models.plan import Configuration, Plan
-from models.statements import bound_in_words
+from models.statements import bound_in_words, bounds_time
 from models.verdict import Verdict
 
 CROSSINGS = {
@@ -72,7 +72,10 @@ def _tiles(plan: Plan) -> Iterator[Markup]:
         usd, f"{rounded(usd)} USD", "metrics.usd_per_million_tokens")  # fmt: skip
     facts: tuple[tuple[str, Child], ...] = (
         ("Iteration time", number(metrics.iteration_s, seconds(metrics.iteration_s), "metrics.iteration_s")),
-        ("Lower bound", number(proof.lower_bound_s, seconds(proof.lower_bound_s), "proof.lower_bound_s")),
+        (
+            "Lower bound" if bounds_time(proof.proven) else "Iteration time less the gap",
+            number(proof.lower_bound_s, seconds(proof.lower_bound_s), "proof.lower_bound_s"),
+        ),
         ("Gap", number(proof.relative_gap, percent(proof.relative_gap), "proof.relative_gap")),
         ("Status", proof.status),
         (
@@ -130,7 +133,7 @@ def _proof(plan: Plan) -> Iterator[Markup]:
     verb = "optimal within the gap asked for" if proof.status == "optimal" else "the best that was found"
     said = bound_in_words(proof.proven, seconds(proof.lower_bound_s))
     yield paragraph(
-        f"The plan is {verb}. {said[0].upper()}{said[1:]}; the gap, time less bound over time, is "
+        f"The plan is {verb}. {said[0].upper()}{said[1:]}; the gap, value less bound over value, is "
         f"{percent(proof.relative_gap)}. ",
         tag("bdi", proof.proven),
     )

@@ -16,6 +16,7 @@ from app.exporters.report.svg import Scale, line, rect, time_axis, words
 from app.words import NO_TIME_S, TIME_PARTS, seconds
 from models.figures import TimeBreakdown
 from models.plan import Plan
+from models.statements import bounds_time
 
 LEFT, RIGHT = 190.0, 800.0
 ROW = 24.0
@@ -98,6 +99,8 @@ def _totals(plan: Plan, scale: Scale, index: int) -> Iterator[Markup]:
 
 
 def _bound(plan: Plan, scale: Scale, bottom: float) -> Iterator[Markup]:
+    if not bounds_time(plan.proof.proven):
+        return
     x = scale(plan.proof.lower_bound_s)
     yield line(x, TOP - 4, x, bottom, "limit")
     yield words(x, TOP - 8, f"lower bound {seconds(plan.proof.lower_bound_s)}", "tick", "middle" if x < 700 else "end")

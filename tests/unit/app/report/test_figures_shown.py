@@ -11,6 +11,7 @@ from app.exporters.report.formatting import size
 from app.exporters.report.page import report_html
 from app.words import seconds
 from models.plan import Plan
+from models.statements import PROVEN
 from tests.build_report import build_report_plan, build_report_request
 from tests.unit.app.report.reading import Element, read
 
@@ -165,3 +166,14 @@ def test_what_a_subtraction_leaves_of_nothing_is_no_part_of_the_time(plan: Plan)
     told = [one.text for one in drawing.every("text")]
     assert "compute" in told
     assert "bubble" not in told
+
+
+def test_a_bound_of_another_objective_is_shown_as_none_of_time(plan: Plan) -> None:
+    def texts(plan: Plan) -> str:
+        return report_html(plan, build_report_request())
+
+    proof = plan.proof.model_copy(update={"proven": PROVEN["cost_per_token"]})
+    other = texts(plan.model_copy(update={"proof": proof}))
+    assert "ower bound" in texts(plan)
+    assert "ower bound" not in other
+    assert other.count("less the gap") >= 3, "the tile, the key and the table say what it is"
