@@ -24,7 +24,7 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
     """What more of each resource is worth."""
     console.print(_base(reply))
     title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
-    values = table(title, "", ">a little more", ">much more", ">of the plans", ">plan held", "")
+    values = table(title, "", ">a little more", ">much more", ">of the plans", ">plan held, s", "")
     for one in reply.values[:SHOWN]:
         small = "" if one.small is None else interval(one.small)
         held = "" if one.plan_held_s is None else f"{one.plan_held_s:.3g}"

@@ -67,6 +67,28 @@ def test_a_plan_that_was_kept_says_why_its_search_ended(
         expect(page.locator(".subtitle")).to_contain_text(words)
 
 
+def test_a_bound_of_another_objective_is_shown_as_none_of_time(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    around = {"p10": 1.0, "p50": 2.0, "p90": 3.0}
+    bars = {"iteration_s": around, "tokens_per_s": around, "peak_memory_bytes": around, "fits_probability": 0.9,
+            "evidence": []}  # fmt: skip
+
+    def cheapest(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "objective": {"kind": "cost_per_token"}})
+
+    def surer(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "prediction": bars})
+
+    with watched(browser, address) as page:
+        page.route("**/summary", surer)
+        for told in ("between what no plan is below", "this plan, by the model"):
+            page.goto(f"{address}/plans/{plans['one']}")
+            expect(page.locator("#sure")).to_contain_text(told)
+            page.route("**/request", cheapest)
+        expect(page.locator("#sure")).not_to_contain_text("no plan is below")
+
+
 def test_a_plan_whose_best_is_proven_faster_takes_less(address: str, plans: dict[str, str], browser: Browser) -> None:
     def faster(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "best_plans_s": {"least": -2.5, "most": -1.5}})

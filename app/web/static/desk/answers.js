@@ -19,7 +19,8 @@ const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.filter(([, 
 const reasonsOf = (reasons) => make("ul", { className: "warnings" }, ...reasons.map((one) => make("li", {}, make("strong", {}, one.code.replaceAll("-", " ")), ": " + one.detail, one.remedies?.length ? ". Remedy: " + one.remedies.join("; or ") : "")));
 
 /* gains: {name, gain, changes, note, estimate}. */
-const gainsPart = (title, rows, answer, { planIt }) => {
+const gainsPart = (title, all, answer, { planIt }) => {
+  const rows = answer.unit === "s/iteration" ? all : all.map((one) => ({ ...one, estimate: null })); // formulas tell seconds
   const show = inUnit(answer.unit), known = rows.filter(({ gain }) => gain.least !== null || gain.most !== null);
   const picture = known.length ? make("figure", {}, make("ul", { className: "legend" }, ...[known.some(({ gain }) => gain.verdict === "gains") && ["interval gains", "proven gain"], known.some(({ gain }) => gain.verdict === "loses") && ["interval loses", "proven loss"], ["interval undecided", "proven interval, includes 0"], ["found", "between the plans found"], rows.some((one) => typeof one.estimate === "number") ? ["estimate", "formula, not a proof"] : null].filter(Boolean)
     .map(([kind, words]) => make("li", {}, make("span", { className: "key " + kind }), words))),

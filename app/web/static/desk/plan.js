@@ -49,13 +49,13 @@ const live = () => {
   const picture = make("div"), facts = make("div"), message = make("p", { className: "note" });
   const legend = make("ul", { className: "legend" }, make("li", {}, make("span", { className: "key-best" }), "best plan found"), make("li", {}, make("span", { className: "key-bound" }), "lower bound"));
   element.append(make("h2", {}, "Searching"), facts, make("figure", {}, legend, picture), message);
-  let limit_s = 1, tried = "–";
+  let limit_s = 1, tried = "–", gap = null;
   const add = (data) => {
     const before = points.at(-1) || { elapsed_s: 0, incumbent_s: null, lower_bound_s: null };
     points.push({ elapsed_s: data.elapsed_s ?? before.elapsed_s, incumbent_s: data.incumbent_s ?? data.iteration_s ?? before.incumbent_s, lower_bound_s: data.lower_bound_s ?? before.lower_bound_s });
     const now = points.at(-1);
     if (data.num_configurations) tried = count(data.num_explored) + " timed, " + count(data.num_pruned) + " discarded, of " + count(data.num_configurations);
-    const gap = now.incumbent_s && now.lower_bound_s !== null ? (now.incumbent_s - now.lower_bound_s) / now.incumbent_s : null;
+    gap = data.relative_gap ?? gap;
     facts.replaceChildren(tiles([["Best plan so far", seconds(now.incumbent_s)], ["No plan is faster than", seconds(now.lower_bound_s)], ["Gap", percent(gap)], ["Searched, limit " + span(limit_s), span(now.elapsed_s)],
       ["Configurations", tried]]));
     const drawn = curve(points, Math.max(now.elapsed_s, limit_s, 0.1));
@@ -159,7 +159,7 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
   }
   const ask = async () => {
     const [request, plan] = await Promise.all([read(planPath(id, "/request"), signal), figure(one) ? read(planPath(id, "/summary"), signal) : null]);
-    if (plan) content.add(surePart(plan), "time");
+    if (plan) content.add(surePart(plan, request), "time");
     content.add(askSection(id, plan, request, { signal, attempt, tell, go }));
   };
   if (figure(one) && !isActive(one)) { await content.showReport(id, attempt, signal); await ask(); }

@@ -39,8 +39,8 @@ const pictures = (members, [, words, figure, show, lower]) => {
     if (isGrid && axis.values.every((one) => typeof one === "number")) return [make("div", { className: "chart" }, curveOver(words + " over " + pointerWords(axis.pointer), members.map((one) => ({ at: at(one, axis.pointer), value: value(one), bound: words === "iteration time" ? one.figures?.lower_bound_s : null, name: nameOf(one), href: hrefOf(one) })),
       { show, along: pointerWords(axis.pointer), tell: (one) => valueWords(axis.pointer, one) }))];
     const known = members.filter((one) => one.figures);
-    return known.length ? [make("figure", { className: "chart" }, intervals("Iteration time of every member, from bound to plan", known.map((one) => ({ name: nameOf(one), least: one.figures.lower_bound_s, most: one.figures.iteration_s, dot: one.figures.iteration_s, kind: "undecided" })), "s", { zero: false }),
-      make("figcaption", {}, "Each bar goes from what no plan is below to the best plan found, its dot."))] : [];
+    return known.length ? [make("figure", { className: "chart" }, intervals("Iteration time of every member, from bound to plan", known.map((one) => ({ name: nameOf(one), least: one.figures.lower_bound_s ?? one.figures.iteration_s, most: one.figures.iteration_s, dot: one.figures.iteration_s, kind: "undecided" })), "s", { zero: false }),
+      make("figcaption", {}, "Each bar goes from what no plan is below, where that is known, to the best plan found, its dot."))] : [];
   }
   const [across, down, ...others] = axes;
   const groups = new Map();
