@@ -9,6 +9,7 @@ several copies, every framework shares experts inside one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -17,6 +18,7 @@ from models.base import Frozen, Name
 from models.catalogue import named_entry
 from models.plan import Configuration, ScheduleFamily, Sharding
 from models.schedule import Sends
+from models.workload import Architecture
 
 
 class FrameworkProfile(Frozen):
@@ -57,6 +59,12 @@ class FrameworkProfile(Frozen):
         description="zero1 can keep a copy of the optimizer state in every group of replicas, not only one over all.",
         examples=[True],
     )
+    tied_pipeline: bool = Field(
+        True, description="Embeddings may be tied over several pipeline ranks.", examples=[True]
+    )
+    repeated_kv_heads: bool = Field(
+        True, description="tp may exceed the key/value heads, which are then repeated.", examples=[True]
+    )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
     unequal_layers: bool = Field(
         True,
@@ -69,8 +77,8 @@ class FrameworkProfile(Frozen):
         """How stages send where chunks fold in this way."""
         return "blocking" if family in self.blocking_sends else "asynchronous"
 
-    def lacks(self, used: Configuration) -> Iterator[tuple[str, str]]:
-        """What of a configuration the framework cannot be told to run: the field and why."""
+    def lacks(self, used: Configuration, architecture: Architecture) -> Iterator[tuple[str, str]]:
+        """What of a configuration of a model the framework cannot be told to run: the field and why."""
         for name, value, values in (("sharding", used.sharding, self.sharding), ("family", used.family, self.families)):
             if value not in values:
                 yield name, f"{self.name} has {', '.join(values)}, not {value}"
@@ -81,6 +89,11 @@ class FrameworkProfile(Frozen):
         if used.num_state_copies > 1 and sharing % degrees.ep:
             detail = f"{self.name} shares experts inside a copy of the state, over {sharing} ranks, not {degrees.ep}"
             yield "shard_group_replicas", detail
+        if degrees.pp > 1 and not self.has_pipelines(architecture):
+            yield "pp", f"{self.name} ties embeddings on one rank, not over a pipeline of {degrees.pp}"
+        heads = architecture.attention.num_kv_heads
+        if not self.repeated_kv_heads and heads % degrees.tp:
+            yield "tp", f"{self.name} does not repeat heads, {heads} key/value heads over tp {degrees.tp}"
         if degrees.cp > 1 and not self.context_parallel:
             yield "cp", f"{self.name} has no context parallelism, cp is {degrees.cp}"
         if used.layer_split != "even" and not self.unequal_layers:
@@ -89,9 +102,19 @@ class FrameworkProfile(Frozen):
             detail = f"{self.name} runs several chunks on {degrees.pp} ranks with as many micro-batches, not {count}"
             yield "num_microbatches", detail
 
+    def has_pipelines(self, architecture: Architecture) -> bool:
+        """Whether a model may have several pipeline ranks."""
+        return self.tied_pipeline or not architecture.tied_embeddings
+
     def has_microbatches(self, *, num_microbatches: int, pp: int, vpp: int) -> bool:
         """Whether its schedules run with so many micro-batches."""
         return not self.microbatch_per_rank or vpp == 1 or num_microbatches >= pp
+
+
+@cache
+def packaged_framework(name: str) -> FrameworkProfile:
+    """What the catalogue says of a framework."""
+    return FrameworkProfile.model_validate(named_entry("frameworks", name))
 
 
 FrameworkOrName = Annotated[

@@ -49,6 +49,11 @@ class LatentAttention(Frozen):
     qk_rope_head_dim: PositiveCount = Field(description="Per-head width that carries rotary positions.", examples=[64])
     v_head_dim: PositiveCount = Field(description="Per-head width of the values.", examples=[128])
 
+    @property
+    def num_kv_heads(self) -> int:
+        """Every head has its own keys and values."""
+        return self.num_heads
+
 
 Attention = Annotated[GroupedQueryAttention | LatentAttention, Field(discriminator="kind")]
 

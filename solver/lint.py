@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from models.outcome import Reason
 from models.request import Pin, PlanRequest
 from models.statements import SPACE_LIMITS
-from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.diagnostics.pins import MinimumDegrees, pins_apart, pins_too_large, too_many_replicas
 from solver.diagnostics.rule import LONGEST_DETAIL, gpus_by_building
@@ -71,8 +70,7 @@ def _tensor_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
         return
     domains = sorted({pool.gpu.scale_up_domain_gpus for pool in pools})
     attention = request.workload.architecture.attention
-    heads = attention.num_heads
-    keys = heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
+    heads, keys = attention.num_heads, attention.num_kv_heads
 
     def divides(tp: int) -> bool:
         return any(domain % tp == 0 for domain in domains) and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)

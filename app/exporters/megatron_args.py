@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
-from app.exporters.megatron_limits import check_megatron, profile
+from app.exporters.megatron_limits import check_megatron
 from app.exporters.megatron_model import (
     Argument,
     Fields,
@@ -27,6 +27,7 @@ from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
 from app.exporters.workload_losses import workload_losses
 from app.faults import refused
+from models.framework import packaged_framework
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
@@ -235,7 +236,9 @@ def plan_losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]
 
 def _order_losses(plan: Plan) -> Iterator[str]:
     schedules = [timeline.schedule for timeline in plan.timelines]
-    others = sorted({schedule.generator for schedule in schedules} - set(profile().schedules or ()))
+    others = sorted(
+        {schedule.generator for schedule in schedules} - set(packaged_framework("megatron-core").schedules or ())
+    )
     if others:
         yield f"the order of operations ({', '.join(others)}): Megatron runs 1F1B, or interleaved 1F1B"
     if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):

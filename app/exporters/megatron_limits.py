@@ -7,13 +7,11 @@ August 2026.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from math import lcm
 
 from app.exporters.megatron_model import definition_of
 from app.faults import refused
-from models.catalogue import named_entry
-from models.framework import FrameworkProfile
+from models.framework import packaged_framework
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.workload import Workload
@@ -31,15 +29,9 @@ def check_megatron(plan: Plan, request: PlanRequest) -> None:
         raise refused("not-expressible", what, pointer, remedy=remedy)
 
 
-@cache
-def profile() -> FrameworkProfile:
-    """What the catalogue says of Megatron."""
-    return FrameworkProfile.model_validate(named_entry("frameworks", "megatron-core"))
-
-
 def _refusals(one: Configuration, workload: Workload) -> Iterator[Refusal]:
     """How the profile shards is no reason: its arguments say FSDP, too, of which it has no times."""
-    for name, detail in profile().lacks(one):
+    for name, detail in packaged_framework("megatron-core").lacks(one, workload.architecture):
         if name in ("family", "num_microbatches", "shard_group_replicas"):
             yield detail, f"/plan/configuration/{name}", OTHER_PLAN
     if workload.optimizer.name == "muon":

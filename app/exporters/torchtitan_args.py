@@ -19,9 +19,10 @@ from app.exporters.target import Target, header
 from app.exporters.transport_losses import transport_losses
 from app.exporters.workload_losses import workload_losses
 from app.faults import Refused, refused
+from models.framework import packaged_framework
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
-from models.workload import GroupedQueryAttention, Precision
+from models.workload import Precision
 
 TARGET = Target(
     "torchtitan",
@@ -59,15 +60,10 @@ def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, st
                "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
     if request is None:
         return
-    architecture = request.workload.architecture
-    if architecture.tied_embeddings and degrees.pp > 1:
-        yield ("embeddings tied over a pipeline: torchtitan ties them on one rank", f"{where}/pp", "1",
-               "Plan with constraints.allowed.pp [1].")  # fmt: skip
-    heads = architecture.attention
-    if isinstance(heads, GroupedQueryAttention) and heads.num_kv_heads % degrees.tp:
-        yield (f"{heads.num_kv_heads} key/value heads over {degrees.tp} tensor-parallel ranks: torchtitan does not "
-               "repeat heads", f"{where}/tp", "a divisor of the key/value heads",
-               "Plan with constraints.allowed.tp that divide them.")  # fmt: skip
+    values = {"pp": "1", "tp": "a divisor of the key/value heads"}
+    for name, detail in packaged_framework("torchtitan").lacks(one, request.workload.architecture):
+        if name in values:
+            yield detail, f"{where}/{name}", values[name], 'Plan with constraints.framework "torchtitan".'
     tokens = one.micro_batch_sequences * request.workload.sequence_length
     if tokens % (degrees.tp * (2 * degrees.cp if degrees.cp > 1 else 1)):
         yield (f"{tokens} tokens of a micro-batch over {degrees.tp} tensor-parallel and {degrees.cp} context-parallel "

@@ -16,7 +16,7 @@ from models.plan import LayerSplit, Sharding
 from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
-from models.workload import LatentAttention, Recompute
+from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
@@ -31,6 +31,7 @@ EVEN, BY_GPU_TYPE = range(2)
 USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
 OPERATIONS_EACH = 3  # a forward, an input gradient and a weight gradient, which a schedule may run apart
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
+MOST_TENSOR_PARALLEL = 64  # ranks; a GB200 rack of 72 holds no larger power of two
 ODD_PIPELINE_RANKS = (3, 5, 6, 10, 12)  # fill fleets of 3 or 5 times a power of two, whatever the layers
 ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
 
@@ -106,7 +107,7 @@ def with_every_degree(request: PlanRequest) -> PlanRequest | None:
     allowed, pools = request.constraints.allowed, usable_pools(request)
     domain = max((pool.gpu.scale_up_domain_gpus for pool in pools), default=1)
     every = {
-        "tp": range(1, min(domain, 64) + 1),
+        "tp": range(1, min(domain, MOST_TENSOR_PARALLEL) + 1),
         "cp": [cp for cp in _divisors(request.workload.sequence_length) if cp <= SPACE_LIMITS.max_context_parallel],
         "pp": range(1, min(SPACE_LIMITS.max_pipeline_ranks, request.workload.architecture.num_layers) + 1),
         "micro_batch_sequences": _divisors(request.workload.global_batch_sequences)[:64],
@@ -120,9 +121,9 @@ def with_every_degree(request: PlanRequest) -> PlanRequest | None:
 def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
     """Divisors of the heads (and of the key/value heads) that fit into a scale-up domain."""
     attention = request.workload.architecture.attention
-    heads = attention.num_heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
+    heads = attention.num_kv_heads
     domain = max(pool.gpu.scale_up_domain_gpus for pool in pools)
-    wanted = request.constraints.allowed.tp or _powers_of_two(min(domain, 64))
+    wanted = request.constraints.allowed.tp or _powers_of_two(min(domain, MOST_TENSOR_PARALLEL))
     return [
         tp
         for tp in wanted

@@ -8,7 +8,7 @@ from __future__ import annotations
 from models.outcome import Reason
 from models.request import AllowedDegrees, PlanRequest
 from models.schedule import Backward
-from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, USUAL_SHARDING
+from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, MOST_TENSOR_PARALLEL, USUAL_SHARDING
 
 
 def within_framework(request: PlanRequest) -> PlanRequest:
@@ -53,6 +53,13 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     }
     if not profile.context_parallel:
         found["cp"] = tuple(one for one in allowed.cp or (1,) if one == 1)
+    if not profile.has_pipelines(request.workload.architecture):
+        found["pp"] = tuple(one for one in allowed.pp or (1,) if one == 1)
+    if not profile.repeated_kv_heads:
+        heads = request.workload.architecture.attention.num_kv_heads
+        found["tp"] = tuple(
+            one for one in allowed.tp or range(1, min(heads, MOST_TENSOR_PARALLEL) + 1) if heads % one == 0
+        )
     if not profile.unequal_layers:
         found["layer_split"] = tuple(one for one in allowed.layer_split or LAYER_SPLIT_CODES if one == "even")
     return found

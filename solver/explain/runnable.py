@@ -68,7 +68,7 @@ def runnable_by(
 def _made_by(
     trials: FrameworkTrials, profile: FrameworkProfile, plan: Plan, found: Evaluation, retained: list[Evaluation]
 ) -> RunnableBy:
-    reasons = [one.detail for one in unsupported_configuration(profile, plan.configuration)]
+    reasons = [one.detail for one in unsupported_configuration(profile, plan.configuration, trials.context.request)]
     otherwise = list(
         dict.fromkeys(one.detail for one in unsupported_schedules(profile, plan.configuration, plan.timelines))
     )
@@ -111,7 +111,7 @@ def adapted(profile: FrameworkProfile, request: PlanRequest, candidate: Candidat
         used = used.model_copy(update={"family": "loop"})
     wanted = ((allowed.sharding, used.sharding), (allowed.family, used.family))
     refused = any(values is not None and value not in values for values, value in wanted)
-    if refused or any(unsupported_configuration(profile, used)):
+    if refused or any(unsupported_configuration(profile, used, request)):
         return None
     return candidate if used == candidate.configuration else replace(candidate, configuration=used)
 

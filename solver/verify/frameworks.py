@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from models.catalogue import entry_names, named_entry
-from models.framework import FrameworkProfile
+from models.catalogue import entry_names
+from models.framework import FrameworkProfile, packaged_framework
 from models.plan import Configuration, RouteTimeline
 from models.request import PlanRequest
 from solver.verify.case import Finding
@@ -14,14 +14,16 @@ from solver.verify.case import Finding
 def frameworks_of(request: PlanRequest) -> tuple[FrameworkProfile, ...]:
     """The framework that the request asks for, then those of the catalogue by name."""
     asked = request.constraints.framework
-    known = (FrameworkProfile.model_validate(named_entry("frameworks", name)) for name in entry_names("frameworks"))
+    known = map(packaged_framework, entry_names("frameworks"))
     first = () if asked is None else (asked,)
     return (*first, *(one for one in known if asked is None or one.name != asked.name))
 
 
-def unsupported_configuration(profile: FrameworkProfile, used: Configuration) -> Iterator[Finding]:
+def unsupported_configuration(
+    profile: FrameworkProfile, used: Configuration, request: PlanRequest
+) -> Iterator[Finding]:
     """What of a configuration the framework cannot be told to run."""
-    return (Finding(name, detail) for name, detail in profile.lacks(used))
+    return (Finding(name, detail) for name, detail in profile.lacks(used, request.workload.architecture))
 
 
 def unsupported_schedules(

@@ -117,7 +117,7 @@ def framework_runs_it(case: Case) -> Iterator[Finding]:
             if timeline.problem.sends != "asynchronous":
                 yield Finding(f"timeline {timeline.route}", f"sends are {timeline.problem.sends}, no framework asks it")
         return
-    yield from unsupported_configuration(profile, used)
+    yield from unsupported_configuration(profile, used, case.request)
     yield from unsupported_schedules(profile, used, case.plan.timelines)
 
 

@@ -29,7 +29,7 @@ def runnable_by(case: Case) -> Iterator[Finding]:
 
 def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[str]:
     plan = case.plan
-    unsupported = [lacking.detail for lacking in unsupported_configuration(profile, plan.configuration)]
+    unsupported = [lacking.detail for lacking in unsupported_configuration(profile, plan.configuration, case.request)]
     otherwise = any(unsupported_schedules(profile, plan.configuration, plan.timelines))
     if one.runs and unsupported:
         yield f"is said to run it, but {unsupported[0]}"
@@ -47,7 +47,8 @@ def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[s
     if best is not None:
         if one.iteration_s is not None and exceeds(best.iteration_s, one.iteration_s):
             yield f"its best takes {best.iteration_s:.9g} s, the plan {one.iteration_s:.9g}"
-        yield from (f"its best: {lacking.detail}" for lacking in unsupported_configuration(profile, best.configuration))
+        lacking = unsupported_configuration(profile, best.configuration, case.request)
+        yield from (f"its best: {one.detail}" for one in lacking)
 
 
 FAMILY: Mapping[str, Rule] = {"runnable-by": runnable_by}

@@ -51,6 +51,23 @@ def test_a_framework_shares_experts_inside_a_copy_of_the_state(framework: str | 
     assert wide.any() != inside
 
 
+@pytest.mark.parametrize("framework", [None, "torchtitan", "megatron-core"])
+def test_a_framework_ties_embeddings_and_repeats_heads_as_it_can(framework: str | None) -> None:
+    """What the torchtitan export refuses is no choice of a search for torchtitan."""
+    attention = {**ARCHITECTURE["attention"], "num_kv_heads": 2}
+    model = {**ARCHITECTURE, "attention": attention, "tied_embeddings": True}
+    asked = job(allowed={}, workload={"architecture": model}, constraints={"framework": framework})
+    space = enumerate_space(within_framework(asked))
+    limited = framework == "torchtitan"
+    assert set(space.columns.tp) == ({1, 2} if limited else {1, 2, 4, 8})
+    assert (set(space.columns.pp) == {1}) == limited
+    used, profile = configuration_of(context_of(asked), space, len(space) - 1), asked.constraints.framework
+    for name in ("tp", "pp") if profile is not None else ():
+        degrees = used.degrees.model_copy(update={"tp": 1, "pp": 1, name: 8})
+        other = used.model_copy(update={"degrees": degrees})
+        assert (name in dict(profile.lacks(other, asked.workload.architecture))) == limited
+
+
 def test_enumeration_holds_no_second_copy_of_the_space() -> None:
     document = job(hosts=(64,) * 8, batch=1024, allowed={}).model_dump(mode="json")
     for number, pool in enumerate(document["cluster"]["pools"]):
