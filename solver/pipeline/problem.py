@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 NO_CHANNEL = -1
+KNOWN_SHAPES = 64  # of which what all orders need is kept: a search makes many orders of few shapes; set by hand
 
 
 @dataclass(frozen=True, eq=False)

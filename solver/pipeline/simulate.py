@@ -6,13 +6,24 @@ rank runs one operation at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from models.schedule import PipelineProblem
-from solver.pipeline.problem import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.pipeline.problem import (
+    BACKWARD,
+    FORWARD,
+    KNOWN_SHAPES,
+    Floats,
+    Ints,
+    PipelineOrder,
+    PipelineShape,
+    ragged,
+    shape_of,
+)
 from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
 Stream = tuple[int, int]
@@ -119,6 +130,7 @@ def peak_memory_bytes(shape: PipelineShape, operations: Ints) -> float:
     return float(np.cumsum(memory_changes(shape, operations)).max(initial=0.0))
 
 
+@lru_cache(maxsize=KNOWN_SHAPES)
 def channel_streams(shape: PipelineShape) -> tuple[tuple[Stream, ...], ...]:
     """Per channel: first message and number of all of one hop and kind, or of one gradient exchange."""
     streams: list[list[Stream]] = [[] for _ in range(shape.num_channels)]
@@ -134,30 +146,36 @@ def channel_streams(shape: PipelineShape) -> tuple[tuple[Stream, ...], ...]:
     return tuple(map(tuple, streams))
 
 
+@lru_cache(maxsize=KNOWN_SHAPES)
 def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:
     """The messages that must be ordered on every channel, by id."""
-    return _messages_of(channel_streams(shape))
-
-
-@lru_cache(maxsize=64)
-def _messages_of(streams: tuple[tuple[Stream, ...], ...]) -> tuple[Ints, ...]:
     nothing = np.zeros(0, dtype=np.int64)
-    found = tuple(
+    return _constant(
         np.sort(np.concatenate([nothing, *(np.arange(first, first + count) for first, count in one)]))
-        for one in streams
+        for one in channel_streams(shape)
     )
-    for one in found:
+
+
+@lru_cache(maxsize=KNOWN_SHAPES)
+def _rank_operations(shape: PipelineShape) -> tuple[Ints, ...]:
+    """The operations that every rank must run, by id."""
+    rank_of_op = np.repeat(np.tile(shape.rank_of_s, shape.num_kinds), shape.num_microbatches)
+    return _constant(np.flatnonzero(rank_of_op == rank) for rank in range(shape.num_ranks))
+
+
+def _constant(found: Iterable[Ints]) -> tuple[Ints, ...]:
+    """The same, not to be written to, since many share them."""
+    columns = tuple(found)
+    for one in columns:
         one.flags.writeable = False
-    return found
+    return columns
 
 
 def _check_complete(shape: PipelineShape, order: PipelineOrder) -> None:
     if len(order.rank_ops) != shape.num_ranks or len(order.channel_ops) != shape.num_channels:
         raise BrokenOrderError(f"the order must name {shape.num_ranks} ranks and {shape.num_channels} channels")
-    per_stage = np.tile(shape.rank_of_s, shape.num_kinds)
-    rank_of_op = np.repeat(per_stage, shape.num_microbatches)
-    for rank, operations in enumerate(order.rank_ops):
-        if not np.array_equal(np.sort(operations), np.flatnonzero(rank_of_op == rank)):
+    for rank, (own, operations) in enumerate(zip(_rank_operations(shape), order.rank_ops, strict=True)):
+        if not np.array_equal(np.sort(operations), own):
             raise BrokenOrderError(f"rank {rank} must run each of its operations exactly once")
     for channel, (expected, given) in enumerate(zip(channel_messages(shape), order.channel_ops, strict=True)):
         if not np.array_equal(np.sort(given), expected):

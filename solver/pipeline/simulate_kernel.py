@@ -5,12 +5,13 @@ Every operation and message is touched once, so the time is linear.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from solver.compiled import compiled, inlined, uncounted
-from solver.pipeline.problem import Floats, Ints, PipelineShape
+from solver.pipeline.problem import KNOWN_SHAPES, Floats, Ints, PipelineShape
 
 
 class ShapeColumns(NamedTuple):
@@ -35,6 +36,7 @@ class ShapeColumns(NamedTuple):
     blocking: bool
 
 
+@lru_cache(maxsize=KNOWN_SHAPES)
 def columns_of(shape: PipelineShape) -> ShapeColumns:
     """The kernel's view of a shape."""
     return ShapeColumns(*(getattr(shape, name) for name in ShapeColumns._fields))
