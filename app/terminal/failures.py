@@ -5,6 +5,8 @@ Imported only when there is one.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 from rich.markup import escape
@@ -19,6 +21,8 @@ from models.errors import PlannerError
 
 # SQLSTATE insufficient_privilege (PostgreSQL, appendix A). Since release 15 only owners create tables.
 NOT_ALLOWED = "42501"
+# Of a disk, or of what a user may have of it (errno(3)).
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def report(error: Exception) -> ExitCode | None:
@@ -51,6 +55,10 @@ def _refused(error: Exception) -> Refused | None:
     if isinstance(error, Unreachable):
         remedy = "Start one with `isthmus serve`, or name it with --server or ISTHMUS_SERVER."
         return refused("not-ready", str(error), remedy=remedy, where="--server")
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer fails again at the end otherwise
+        what = f"{error.filename or 'standard output'} cannot be written: {error.strerror}"
+        return refused("invalid-parameter", what, remedy="Make room, or write elsewhere.", where="output")
     if isinstance(error, ServiceError) and error.faults:
         return Refused([Fault(**fault.model_dump()) for fault in error.faults])
     return None

@@ -40,6 +40,7 @@ def console(*, stderr: bool, quiet: bool = False) -> Console:
     """A console of one of the streams."""
     from rich.console import Console  # only a command that runs draws anything
 
-    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    stream = sys.stderr if stderr else sys.stdout
+    is_terminal = stream is not None and stream.isatty()  # None: the shell has closed it
     width = None if is_terminal else PLAIN_WIDTH
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)

@@ -232,3 +232,19 @@ def test_an_export_tells_the_tool_it_is_for_unless_that_is_a_person(
         assert first.startswith("written: ")
         assert bool(rest) is bool(told)
         assert "".join(rest).startswith(told)
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_disk_without_room_for_the_result_is_told_in_words(as_json: list[str]) -> None:
+    """And not once more when the process ends, with what is left in its buffer."""
+    command = [sys.executable, "-m", "app.cli", "catalogue", "gpus", *as_json]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.count("No space left on device")) == (2, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_whose_standard_output_is_closed_does_its_work() -> None:
+    command = ["sh", "-c", 'exec "$0" -m app.cli catalogue gpus >&-', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
