@@ -68,7 +68,7 @@ def _axes(members: Sequence[Member], points: Mapping[int, StudyPoint]) -> Iterat
         decided = sum(not (_may_beat(one, other) and _may_beat(other, one)) for one, other in pairs)
         says = "nothing to compare" if not pairs else f"{decided} of {len(pairs)} differences are proven"
         if pairs and not decided:
-            says = "the differences are below the gaps: no step is proven to gain or to lose; give more time"
+            says = f"{_undecided([one for pair in pairs for one in pair])}: no step is proven to gain or to lose"
         yield AxisFindings(pointer=pointer, values=tuple(values), num_pairs=len(pairs), num_decided=decided, says=says)
 
 
@@ -94,11 +94,16 @@ def _words(points: Sequence[StudyPoint], best: StudyPoint | None, others: Sequen
     if not others:
         return f"member {best.index} is the fastest: no longer search changes that"
     named = ", ".join(str(one.index) for one in others[:20]) + (", ..." if len(others) > 20 else "")
+    why = _undecided([best, *others])
     if len(others) == len(points) - 1:
-        return (
-            f"the differences are below the gaps: member {best.index} is ahead, but any other ({named}) may be as fast"
-        )
-    return f"member {best.index} is ahead; of the others {named} may be as fast: these differences are below the gaps"
+        return f"{why}: member {best.index} is ahead, but any other ({named}) may be as fast"
+    return f"member {best.index} is ahead; of the others {named} may be as fast: {why}"
+
+
+def _undecided(points: Sequence[StudyPoint]) -> str:
+    if all(one.lower_bound is not None for one in points):
+        return "the differences are below the gaps, which more time may narrow"
+    return "the differences are below the gaps, or no bound of the time is known"
 
 
 def study_table(study: Study) -> str:

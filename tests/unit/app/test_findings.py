@@ -63,6 +63,7 @@ def test_members_with_another_objective_have_no_bound_of_time() -> None:
     assert [one.lower_bound for one in found.points] == [None, pytest.approx(0.9)]
     assert found.may_be_best == (0,)
     assert found.axes[0].num_decided == 0
+    assert all("no bound of the time is known" in one for one in (found.says, found.axes[0].says))
 
 
 def test_differences_below_the_gaps_are_said_to_be() -> None:
