@@ -24,6 +24,7 @@ from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.places import usable_gpus, usable_pools
 from solver.network.topology import Topology, build_topology
+from solver.placement.along_links import along_links
 from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
@@ -119,8 +120,13 @@ class Context:
 
     @cached_property
     def pools(self) -> list[Pool]:
-        """Pools with GPUs to use; every pool index refers to this list."""
-        return usable_pools(self.request)
+        """Pools with GPUs to use, along the links; every pool index refers to this list.
+
+        An iteration's activations are what every step would carry.
+        """
+        workload = self.request.workload
+        num_bytes = workload.tokens_per_iteration * workload.architecture.hidden_size * workload.value_bytes
+        return along_links(self.topology, usable_pools(self.request), num_bytes)
 
     @cached_property
     def capacity_groups(self) -> tuple[CapacityGroup, ...]:

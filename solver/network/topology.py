@@ -257,7 +257,7 @@ def build_topology(cluster: Cluster) -> Topology:
     An uplink carries the network cards below it over its oversubscription. A building with explicit links and an
     uplink left at its default has no uplink: there the region only groups, and the links are the network, unless the
     request says that the buildings of a region are inside one fabric. Where it says that they are separate, no building
-    has an uplink that nobody stated.
+    has an uplink that nobody stated. Places and edges are by name, whatever order the cluster has them in.
     """
     around, buildings = ancestors_of(cluster), buildings_of(cluster)
     regions = {place.id for place in cluster.places if place.level == "region"}
@@ -265,15 +265,21 @@ def build_topology(cluster: Cluster) -> Topology:
     one_fabric, separate = cluster.fabric == "one", cluster.fabric == "separate"
     linked = {buildings[end] for link in cluster.links for end in (link.from_place, link.to_place)}
     edges: list[Edge] = []
-    for place in cluster.places:
+    places = tuple(sorted(cluster.places, key=_by_name))
+    for place in places:
         unstated = place.level == "building" and place.uplink == Uplink()
         only_grouped = unstated and (separate or place.id in linked)
         if place.parent is not None and nic_rate[place.id] > 0 and (one_fabric or not only_grouped):
             edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
-    for link in cluster.links:
+    for link in sorted(cluster.links, key=_by_name):
         ends = [regions.intersection(around[end]) for end in (link.from_place, link.to_place)]
         edges.extend(_link_edges(link, cross_region=ends[0] != ends[1]))
-    return Topology(cluster.places, tuple(edges))
+    return Topology(places, tuple(edges))
+
+
+def _by_name(one: Place | Link) -> tuple[int, str]:
+    """As numbers count: l2 before l10."""
+    return len(one.id), one.id
 
 
 def _nic_rate_below(cluster: Cluster, around: Mapping[PlaceId, tuple[PlaceId, ...]]) -> dict[PlaceId, float]:

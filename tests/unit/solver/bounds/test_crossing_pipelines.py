@@ -92,7 +92,7 @@ def test_replicas_inside_places_run_on_the_types_there(gpus: tuple[str, str], mo
     bound_of = {gpu: pipelines.on_types_s(frozenset({gpu})) for gpu in gpus}
     assert bound_of["A100-SXM-40G"] > 1.5 * bound_of["B200-SXM"] >= pipelines.relaxed.bound_s()
     assert pipelines.inside_s((0, 1), np.array([1, 1])) == bound_of["A100-SXM-40G"]
-    only_fast = np.where(np.array(gpus) == "B200-SXM", 2, 0)
+    only_fast = np.array([2 if pool.gpu.name == "B200-SXM" else 0 for pool in pipelines.context.pools])
     assert pipelines.inside_s((0, 1), only_fast) == bound_of["B200-SXM"]
 
 

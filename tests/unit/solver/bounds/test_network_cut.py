@@ -165,7 +165,7 @@ def _seconds(context: Context, space: Space) -> np.ndarray[tuple[int], np.dtype[
 def test_places_hold_only_what_shares_them_whole(together: int, held: list[int]) -> None:
     context = context_of(job(hosts=(6, 7)))
     one = np.array([1])
-    assert bundles_by_row(context.pools, (0, 1), 8 * one, one, together * one).tolist() == [held]
+    assert bundles_by_row(context.request.cluster.pools, (0, 1), 8 * one, one, together * one).tolist() == [held]
 
 
 def test_a_configuration_without_a_placement_has_an_endless_bound() -> None:

@@ -78,10 +78,10 @@ def test_few_micro_batches_get_the_layers_that_the_way_of_one_needs() -> None:
 
 
 def even_pipeline(gpus: tuple[str, str], *, family: str, microbatch_sequences: int) -> tuple[Context, Configuration]:
-    """Four ranks with even layers, eight replicas, in two buildings that are both needed."""
+    """Four ranks with even layers, eight replicas, in two buildings that are both needed, of unequal size."""
     allowed = {"tp": [4], "cp": [1], "pp": [4], "dp": [8], "vpp": [2], "family": [family], "layer_split": ["even"]}
     allowed |= {"micro_batch_sequences": [microbatch_sequences], "recompute": ["none"]}
-    document = job(hosts=(8, 8), batch=2048, allowed=allowed).model_dump(mode="json")
+    document = job(hosts=(9, 8), batch=2048, allowed=allowed).model_dump(mode="json")
     for pool, gpu in zip(document["cluster"]["pools"], gpus, strict=True):
         pool["gpu"] = gpu
     context = context_of(PlanRequest.model_validate(document))

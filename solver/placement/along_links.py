@@ -1,0 +1,73 @@
+"""Pools in an order that follows the links, whatever order the request has them in.
+
+Patterns that fill capacity groups one after another put neighbours in this order next to each other along the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from models.cluster import Pool
+from solver.arrays import FloatArray
+from solver.network.topology import Topology
+
+MOST_STARTS = 64  # buildings, the largest, that a chain is begun at; set by hand
+APART_S = 1e9  # between buildings that no path joins: more than any path takes
+
+
+def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> list[Pool]:
+    """Building after building, the nearest next: the chain whose steps take least time for so many bytes each.
+
+    The largest first where that leaves a choice; inside a building the strongest GPUs, then the largest places.
+    """
+    building_of = {pool.place: topology.enclosing(pool.place, "building") or pool.place for pool in pools}
+    in_place, in_building = Counter[str](), Counter[str]()
+    for pool in pools:
+        in_place[pool.place] += pool.num_free_gpus
+        in_building[building_of[pool.place]] += pool.num_free_gpus
+    ordered = sorted(pools, key=_largest_first(in_place))
+    first = {building_of[pool.place]: pool.place for pool in reversed(ordered)}
+    buildings = sorted(dict.fromkeys(building_of[pool.place] for pool in ordered), key=lambda one: -in_building[one])
+    steps_s = _steps_s(topology, [first[one] for one in buildings], num_bytes)
+    chains = [_chain(steps_s, start) for start in range(min(len(buildings), MOST_STARTS))]
+    best = min(chains, key=lambda one: float(steps_s[one[:-1], one[1:]].sum()), default=[])
+    position = {buildings[index]: number for number, index in enumerate(best)}
+    return sorted(ordered, key=lambda one: position[building_of[one.place]])
+
+
+def _largest_first(in_place: Counter[str]) -> Callable[[Pool], tuple[float | str, ...]]:
+    """The strongest GPUs, then the largest place and pool, then by name as numbers count: p2 before p10."""
+
+    def key(pool: Pool) -> tuple[float | str, ...]:
+        gpu, place = pool.gpu, pool.place
+        strength = -gpu.bf16_flops_per_s, -gpu.memory_bytes, gpu.name
+        return *strength, -in_place[place], len(place), place, -pool.num_free_gpus, len(pool.id), pool.id
+
+    return key
+
+
+def _steps_s(topology: Topology, places: Sequence[str], num_bytes: float) -> FloatArray:
+    """From each place to each, in the slower direction: the way of least delays and times of so many bytes on links."""
+    weight, size = topology.latency_s + num_bytes / topology.capacity_bytes_per_s, len(topology.places)
+    lightest = np.lexsort((weight, topology.heads, topology.tails))
+    pair, first = np.unique((topology.tails * size + topology.heads)[lightest], return_index=True)
+    graph = csr_matrix((weight[lightest][first], np.divmod(pair, size)), shape=(size, size))
+    index = [topology.index_of[place] for place in places]
+    found = np.minimum(dijkstra(graph, indices=index)[:, index], APART_S)
+    slower: FloatArray = np.maximum(found, found.T)
+    return slower
+
+
+def _chain(steps_s: FloatArray, start: int) -> list[int]:
+    """From here always on to the nearest that is left; of those as near to the first."""
+    left, order = np.ones(len(steps_s), dtype=bool), [start]
+    left[start] = False
+    while left.any():
+        order.append(int(np.argmin(np.where(left, steps_s[order[-1]], np.inf))))
+        left[order[-1]] = False
+    return order
