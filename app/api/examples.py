@@ -285,6 +285,8 @@ _FAULTS = (
     Fault("idempotency-key-in-use", "another request with this Idempotency-Key is being answered right now", "",
           "one request at a time per key",
           "Wait for the answer of the first request, or send it again a little later."),
+    Fault("precondition-failed", "the plan has changed", "", "the strong ETag that it has now, or *",
+          "Read it again with Accept-Encoding: identity, then decide.", "header If-Match"),
     Fault("body-too-large", "the body has 16,777,217 bytes or more, the limit is 16,777,216", "",
           "at most 16,777,216 bytes", "Name catalogue entries instead of whole objects, or merge equal pools."),
     Fault("unsupported-media-type", "the body is declared as 'text/plain'", "", "Content-Type: application/json",
