@@ -54,7 +54,7 @@ def _figure(summary: Mapping[str, Any], column: str) -> str:
 
 def print_calibration(console: Console, report: Mapping[str, Any]) -> None:
     """The fitted constants and how well they do."""
-    console.print(f"Profile {report['profile']['name']!r} fitted to {report['rows']} runs:")
+    console.print(f"Profile {report['profile']['name']!r}, {report['profile']['description']}:")
     for name, value in report["fitted"].items():
         console.print(f"  {name} = {value:.5g}")
     for name, rows in (("fit", "the rows it saw"), ("cross_validated", "rows held back")):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from solver.calibration.rows import Run, SkipRow, run_of, with_stack
 from solver.calibration.training import packaged_stacks
 
 MEAN_OVER_SIGMA = 0.8  # of a normal variable
+MAX_TOLD = 400  # characters of the description of a profile
 LEAST_SPREAD = 0.02  # repeated runs of one plan
 _ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
 
@@ -33,7 +35,7 @@ def calibrate_rows(
     Starts from `start`, or from the packaged profile that most rows choose. `constants` are freed; by default those
     that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.
     """
-    runs = _readable(rows, packaged_stacks() if start is None else (start,))
+    runs, left_out = _readable(rows, packaged_stacks() if start is None else (start,))
     base = _of_one_generation(start or _commonest(runs), runs)
     names = tuple(constants) or identified(runs)
     for constant in names:
@@ -41,7 +43,8 @@ def calibrate_rows(
             raise InvalidRequest(
                 f"{constant!r} is not a constant that can be fitted", remedy=f"use some of {', '.join(sorted(BOUNDS))}"
             )
-    profile = base.model_copy(update={"name": name, "description": f"calibrated from {len(runs)} measured runs"})
+    told = shorten("; ".join([f"calibrated from {len(runs)} measured runs", *left_out]), MAX_TOLD, placeholder=" ...")
+    profile = base.model_copy(update={"name": name, "description": told})
 
     def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
         return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
@@ -82,17 +85,20 @@ def class_of(run: Run) -> tuple[str, Any, str]:
     return generation_of(run.gpu.name), kind, run.workload.precision
 
 
-def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> list[Run]:
-    runs, reasons = [], set()
+def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> tuple[list[Run], list[str]]:
+    """The runs of the rows that can be used, and how many others were left out for which reason."""
+    runs, reasons = [], Counter[str]()
     for row in rows:
         try:
             runs.append(run_of(row, stacks))
         except SkipRow as reason:
-            reasons.add(str(reason))
+            reasons[str(reason)] += 1
+        except ValueError:
+            reasons["a cell is not usable"] += 1
     if not runs:
         detail = "; ".join(sorted(reasons)) or "there are no rows"
         raise TooFewRows(f"no row can be used: {detail}", remedy="fill the columns that are named")
-    return runs
+    return runs, [f"{count} left out: {reason}" for reason, count in sorted(reasons.items())]
 
 
 def _commonest(runs: Sequence[Run]) -> StackProfile:

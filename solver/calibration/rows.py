@@ -124,6 +124,8 @@ def _optional(cells: Mapping[str, str], name: str) -> int | None:
         raise SkipRow(f"{name} is not a number") from None
     if value is not None and value != float(text):
         raise SkipRow(f"{name} is not a whole number")
+    if value is not None and value < 0:
+        raise SkipRow(f"{name} is below 0")
     return value
 
 
@@ -306,23 +308,28 @@ def _counted_over_model(cells: Mapping[str, str], workload: Workload) -> float:
 
 def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> RunConfiguration:
     tp, pp = _number(cells, "tp"), _number(cells, "pp")
-    cp, ep = max(_optional(cells, "cp") or 1, 1), max(_optional(cells, "ep") or 1, 1)
+    cp, ep = _optional(cells, "cp") or 1, _optional(cells, "ep") or 1
+    vpp, micro_batch = _optional(cells, "vpp"), _optional(cells, "mbs")
     total = _gpus_used(cells, workload)
     if total % (tp * pp * cp):
         raise SkipRow("tp * pp * cp does not divide num_gpus")
+    dp = total // (tp * pp * cp)
+    if (micro_batch or 1) > max(workload.global_batch_sequences // dp, 1):
+        raise SkipRow("mbs is above the sequences of a replica")
+    if (vpp or 1) > -(-workload.architecture.num_layers // pp):
+        raise SkipRow("vpp is above the layers of a pipeline rank")
     expert_tp = re.search(r"expert TP=(\d+)", cells.get("notes", ""))
     inside = 1 if expert_tp and int(expert_tp[1]) == tp else tp
     schedule = cells.get("schedule", "").lower()
     interleaved = "interleaved" in schedule or (not schedule and stack.habits.interleaved)
-    vpp = _optional(cells, "vpp")
     return RunConfiguration(
         tp=tp,
         pp=pp,
-        dp=total // (tp * pp * cp),
+        dp=dp,
         cp=cp,
         ep=max(ep // inside, 1),
-        vpp=vpp if vpp is not None else (None if interleaved and pp > 1 else 1),
-        micro_batch=_optional(cells, "mbs"),
+        vpp=vpp or (None if interleaved and pp > 1 else 1),
+        micro_batch=micro_batch,
         recompute=_recompute(cells, workload),
         sharding=_sharding(cells, stack),
         schedule=schedule,

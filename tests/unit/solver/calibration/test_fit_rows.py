@@ -35,3 +35,26 @@ def test_no_usable_row_says_why():
 def test_an_unknown_constant_is_named():
     with pytest.raises(InvalidRequest, match="'speed' is not a constant"):
         calibrate_rows(ROWS, name="ours", constants=("speed",))
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"iter_time_s": "1,5"}, "iter_time_s is not a number"),
+        ({"kv_heads": "7"}, "a cell is not usable"),
+        ({"vpp": "-1"}, "vpp is below 0"),
+        ({"vpp": "1000"}, "vpp is above the layers of a pipeline rank"),
+        ({"mbs": "100000"}, "mbs is above the sequences of a replica"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_left_out_and_told(cells, reason):
+    result = calibrate_rows([*ROWS, {**ROWS[0], **cells}], name="ours", constants=("gemm_efficiency",))
+    assert result.num_rows == len(ROWS)
+    assert result.profile.description == f"calibrated from {len(ROWS)} measured runs; 1 left out: {reason}"
+
+
+def test_no_virtual_stages_are_as_none_stated():
+    rows = [{**row, "vpp": zero} for row, zero in zip(ROWS, "0" * len(ROWS), strict=True) if not row["vpp"]]
+    plain = [row for row in ROWS if not row["vpp"]]
+    fitted = [calibrate_rows(some, name="ours", constants=("gemm_efficiency",)).fitted for some in (rows, plain)]
+    assert fitted[0] == fitted[1]
