@@ -5,6 +5,7 @@ The fit itself is `solver/cost`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ import numpy as np
 from models.errors import InvalidRequest
 from models.stack import Evidence, StackProfile, Uncertainty, generation_of
 from solver.arrays import FloatArray
-from solver.calibration.fit import BOUNDS, Calibration, TooFewRows, calibrate
+from solver.calibration.fit import BOUNDS, Calibration, ContradictoryRows, TooFewRows, calibrate
 from solver.calibration.predict import predict
 from solver.calibration.rows import Run, SkipRow, run_of, with_stack
 from solver.calibration.training import packaged_stacks
 
 MEAN_OVER_SIGMA = 0.8  # of a normal variable
+MOST_SPREAD = 2.0  # what the document of a profile allows (`Uncertainty`)
 MAX_TOLD = 400  # characters of the description of a profile
 LEAST_SPREAD = 0.02  # repeated runs of one plan
 _ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
@@ -64,6 +66,15 @@ def _of_one_generation(stack: StackProfile, runs: Sequence[Run]) -> StackProfile
 def _with_error_bars(fitted: Calibration, runs: Sequence[Run]) -> Calibration:
     """The runs behind the profile, and the spread of those that were held back: mean |error| = 0.8 sigma."""
     spread = max(fitted.cross_validated_mean_abs_pct / 100.0 / MEAN_OVER_SIGMA, LEAST_SPREAD)
+    if spread > MOST_SPREAD:
+        times = predict(with_stack(runs, fitted.profile))
+        ratios = [run.measured_s / one.iteration_s for run, one in zip(runs, times, strict=True)]
+        worst = max(range(len(runs)), key=lambda row: abs(math.log(ratios[row])))
+        raise ContradictoryRows(
+            f"rows held back are missed by {fitted.cross_validated_mean_abs_pct:.3g} % on average, and the run"
+            f" {runs[worst].id[:80]!r} took {ratios[worst]:.3g} times what the fit predicts",
+            remedy="check the units and degrees of that run, or leave it out",
+        )
     bars = Uncertainty(family_spread_dense=spread, family_spread_moe=spread, run_spread=LEAST_SPREAD)
     update = {"evidence": evidence_from(runs, runs[0].stack.name), "uncertainty": bars}
     return replace(fitted, profile=fitted.profile.model_copy(update=update))

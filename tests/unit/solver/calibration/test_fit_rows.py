@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import InvalidRequest
-from solver.calibration.fit import TooFewRows
+from solver.calibration.fit import ContradictoryRows, TooFewRows
 from solver.calibration.fit_rows import calibrate_rows
 
 TEXT = (Path(__file__).parents[3] / "published" / "data" / "training.csv").read_text(encoding="utf-8")
@@ -58,3 +58,9 @@ def test_no_virtual_stages_are_as_none_stated():
     plain = [row for row in ROWS if not row["vpp"]]
     fitted = [calibrate_rows(some, name="ours", constants=("gemm_efficiency",)).fitted for some in (rows, plain)]
     assert fitted[0] == fitted[1]
+
+
+def test_a_run_in_the_wrong_unit_is_named():
+    wrong = {**ROWS[3], "id": "in-ks", "iter_time_s": str(float(ROWS[3]["iter_time_s"]) / 1e3)}
+    with pytest.raises(ContradictoryRows, match=r"the run 'in-ks' took 0\.00[01]"):
+        calibrate_rows([*ROWS, wrong], name="ours", constants=("gemm_efficiency",))
