@@ -9,9 +9,12 @@ from app.exporters.cells import csv_text
 from app.observations.beside import Observation
 from models.plan import Plan
 from models.request import PlanRequest
-from models.workload import LatentAttention
+from models.workload import Architecture, LatentAttention
+from solver.calibration.rows import SkipRow, run_of
+from solver.calibration.training import packaged_stacks
 
 DISTANCE_SHARE = 0.01  # of the iteration: a row has no distances, so a run that distance slows more would mislead a fit
+NOT_TIMED = {"name", "definition", "source"}  # fields of an architecture that no prediction of a time reads
 GIB = 2.0**30
 
 
@@ -40,7 +43,19 @@ def calibration_row(plan: Plan, request: PlanRequest, seen: Observation, framewo
         if seen.measured_peak_memory_bytes is None
         else f"{seen.measured_peak_memory_bytes / GIB:.4g}",
     }
-    return {name: str(value) for name, value in cells.items()}
+    row = {name: str(value) for name, value in cells.items()}
+    return _misread(row, request.workload.architecture) or row
+
+
+def _misread(row: dict[str, str], body: Architecture) -> str | None:
+    """Why a fit would not find the model in the row, which has no columns for all that a model may have."""
+    try:
+        read = run_of(row, packaged_stacks()).workload.architecture
+    except SkipRow as reason:
+        return f"a fit would leave the row out: {reason}"
+    names = type(body).model_fields.keys() - NOT_TIMED
+    lost = [name for name in sorted(names) if getattr(read, name) != getattr(body, name)]
+    return f"a row cannot say these of the model: {', '.join(lost)}" if lost else None
 
 
 def _job(request: PlanRequest) -> dict[str, object]:
@@ -58,6 +73,7 @@ def _job(request: PlanRequest) -> dict[str, object]:
         "kv_heads": heads if isinstance(body.attention, LatentAttention) else body.attention.num_kv_heads,
         "head_dim": "" if isinstance(body.attention, LatentAttention) else body.attention.head_dim,
         "vocab": body.vocab_size,
+        "tied_embeddings": int(body.tied_embeddings),
         "seq_len": work.sequence_length,
         "gbs": work.global_batch_sequences,
         "precision": work.precision,

@@ -30,6 +30,7 @@ COLUMNS: Mapping[str, str] = {
     "kv_heads": "key/value heads; empty: as many as heads",
     "head_dim": "width of one head; empty: hidden / heads",
     "vocab": "rows of the embedding table; empty: 51200",
+    "tied_embeddings": "1: input and output share one table, 0: two tables; empty: 0 with gated_mlp, else 1",
     "n_experts": "routed experts per MoE layer",
     "topk": "routed experts that each token visits",
     "moe_ffn_hidden": "inner width of one expert",

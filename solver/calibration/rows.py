@@ -241,7 +241,7 @@ def _architecture(cells: Mapping[str, str]) -> Architecture:
         attention=attention,
         vocab_size=_optional(cells, "vocab") or 51200,
         moe=_experts(cells),
-        tied_embeddings=not gated,
+        tied_embeddings=(cells.get("tied_embeddings") or str(int(not gated))) == "1",
     )
 
 

@@ -94,14 +94,18 @@ def test_warm_up_and_checkpoints_do_not_move_the_typical_step() -> None:
     assert 60.0 not in steady(steps)
 
 
+def _near(plan: Plan, request: PlanRequest) -> Plan:
+    """The plan in one building of the request."""
+    pool = request.cluster.pools[0].id
+    route = plan.placement.routes[0].model_copy(update={"pools": (pool, pool)})
+    placement = plan.placement.model_copy(update={"routes": (route,), "crossing": "none"})
+    return plan.model_copy(update={"placement": placement})
+
+
 @pytest.mark.parametrize("example", ["llama-8b-single-building", "llama-405b-two-buildings"])
 def test_a_row_reads_back_as_the_run(example: str) -> None:
     request = PlanRequest.model_validate(named_entry("examples", example))
-    pool = request.cluster.pools[0].id
-    plan = fake_solver.tiny_plan(2.0)
-    route = plan.placement.routes[0].model_copy(update={"pools": (pool, pool)})
-    placement = plan.placement.model_copy(update={"routes": (route,), "crossing": "none"})
-    plan = plan.model_copy(update={"placement": placement})
+    plan = _near(fake_solver.tiny_plan(2.0), request)
     row = calibration_row(plan, request, observation(plan, [_run({COMPUTE: 2.5})]), "Megatron-LM")
     assert isinstance(row, dict)
     assert set(row) <= set(COLUMNS)
@@ -115,6 +119,41 @@ def test_a_row_reads_back_as_the_run(example: str) -> None:
 
 def _parameters(request: PlanRequest) -> float:
     return job_of(request.workload).total_parameters
+
+
+def _of_model(**fields: object) -> PlanRequest:
+    request = PlanRequest.model_validate(named_entry("examples", "llama-8b-single-building"))
+    body = {**request.workload.architecture.model_dump(), **fields}
+    whole = request.model_dump()
+    return PlanRequest.model_validate({**whole, "workload": {**whole["workload"], "architecture": body}})
+
+
+def test_a_row_says_that_embeddings_are_tied() -> None:
+    request = _of_model(name="small", tied_embeddings=True)
+    plan = _near(fake_solver.tiny_plan(2.0), request)
+    row = calibration_row(plan, request, observation(plan, [_run({COMPUTE: 2.5})]), "Megatron-LM")
+    assert isinstance(row, dict)
+    assert run_of(row, packaged_stacks()).workload.architecture.tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("fields", "lost"),
+    [
+        ({"num_mtp_layers": 1}, "num_mtp_layers"),
+        ({"moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 64,
+                  "moe_layer_stride": 2}}, "moe"),
+        (
+            {"attention": {"kind": "mla", "num_heads": 32, "q_lora_rank": 0, "kv_lora_rank": 512,
+                           "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}},
+            "attention",
+        ),
+    ],
+)  # fmt: skip
+def test_a_model_that_no_row_can_say_makes_none(fields: dict[str, object], lost: str) -> None:
+    request = _of_model(**fields)
+    plan = _near(fake_solver.tiny_plan(2.0), request)
+    row = calibration_row(plan, request, observation(plan, [_run({COMPUTE: 2.5})]), "Megatron-LM")
+    assert row == f"a row cannot say these of the model: {lost}"
 
 
 def test_a_run_that_distance_slows_makes_no_row() -> None:
