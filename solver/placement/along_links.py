@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from models.cluster import Pool
 from solver.arrays import FloatArray
+from solver.network.least_sums import least_sums
 from solver.network.topology import Topology
 
+MOST_BUILDINGS = 2_048  # beyond, the largest first and no chain, which takes longer with their square; set by hand
 MOST_STARTS = 64  # buildings, the largest, that a chain is begun at; set by hand
 APART_S = 1e9  # between buildings that no path joins: more than any path takes
 
@@ -33,6 +33,8 @@ def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> 
     ordered = sorted(pools, key=_largest_first(in_place))
     first = {building_of[pool.place]: pool.place for pool in reversed(ordered)}
     buildings = sorted(dict.fromkeys(building_of[pool.place] for pool in ordered), key=lambda one: -in_building[one])
+    if len(buildings) > MOST_BUILDINGS:
+        return sorted(ordered, key=lambda one: -in_building[building_of[one.place]])
     steps_s = _steps_s(topology, [first[one] for one in buildings], num_bytes)
     chains = [_chain(steps_s, start) for start in range(min(len(buildings), MOST_STARTS))]
     best = min(chains, key=lambda one: float(steps_s[one[:-1], one[1:]].sum()), default=[])
@@ -53,12 +55,8 @@ def _largest_first(in_place: Counter[str]) -> Callable[[Pool], tuple[float | str
 
 def _steps_s(topology: Topology, places: Sequence[str], num_bytes: float) -> FloatArray:
     """From each place to each, in the slower direction: the way of least delays and times of so many bytes on links."""
-    weight, size = topology.latency_s + num_bytes / topology.capacity_bytes_per_s, len(topology.places)
-    lightest = np.lexsort((weight, topology.heads, topology.tails))
-    pair, first = np.unique((topology.tails * size + topology.heads)[lightest], return_index=True)
-    graph = csr_matrix((weight[lightest][first], np.divmod(pair, size)), shape=(size, size))
-    index = [topology.index_of[place] for place in places]
-    found = np.minimum(dijkstra(graph, indices=index)[:, index], APART_S)
+    weight = topology.latency_s + num_bytes / topology.capacity_bytes_per_s
+    found = np.minimum(least_sums(topology, weight, places, places), APART_S)
     slower: FloatArray = np.maximum(found, found.T)
     return slower
 

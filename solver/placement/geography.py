@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from models.cluster import Cluster, Pool
 from solver.network.islands import islands
+from solver.network.latency import access_s as access
+from solver.network.least_sums import least_sums
 from solver.network.places import buildings_of
 from solver.network.topology import Topology
 from solver.placement.capacity_groups import CapacityGroup
 from solver.placement.problem import Tier
+
+SOURCES = 256  # places from which ways are looked for at once; set by hand
 
 
 @dataclass(frozen=True)
@@ -74,14 +80,19 @@ class Geography:
         first = defaultdict[int, list[str]](list)
         for own, group in zip(self.groups, group_u, strict=True):
             first[group].append(self.pools[own.pools[0]].place)
-        delays = [
-            self.topology.path_facts(one, other).latency_s
-            for places in first.values()
-            for index, one in enumerate(places)
-            for other in places[:index]
-            if one != other and self.topology.connected(one, other)
-        ]
-        return max(delays, default=0.0)
+        delays_s = [self._longest_between_s(places) for places in first.values() if len(places) > 1]
+        return max(delays_s, default=0.0)
+
+    def _longest_between_s(self, places: Sequence[str]) -> float:
+        """The same between any two of these places, a few sources at a time for memory."""
+        topology, found_s = self.topology, 0.0
+        access_s = np.array([access(topology.places[topology.index_of[place]].level) for place in places])
+        for begin in range(0, len(places), SOURCES):
+            rows = slice(begin, begin + SOURCES)
+            way_s = access_s[rows, None] + access_s + least_sums(topology, topology.latency_s, places[rows], places)
+            counts = np.isfinite(way_s) & (np.array(places[rows])[:, None] != np.array(places))
+            found_s = max(found_s, float(way_s[counts].max(initial=0.0)))
+        return found_s
 
     @cached_property
     def leaving_bytes_per_s(self) -> tuple[float, ...]:
