@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from solver.arrays import FloatArray
+from solver.network.paths import least_paths, link_graph
 from solver.network.topology import Topology
-from solver.transport.paths import least_paths, link_graph
 from solver.transport.routing import Commodities, SplitK, fullest_edge_s
 
 NUM_SPLIT_PATHS = 4  # of the rival that splits evenly over disjoint paths; set by hand

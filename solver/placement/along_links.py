@@ -12,7 +12,7 @@ import numpy as np
 
 from models.cluster import Pool
 from solver.arrays import FloatArray
-from solver.network.least_sums import least_sums
+from solver.network.paths import least_paths, link_graph
 from solver.network.topology import Topology
 
 MOST_BUILDINGS = 2_048  # beyond, the largest first and no chain, which takes longer with their square; set by hand
@@ -33,12 +33,12 @@ def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> 
     ordered = sorted(pools, key=_largest_first(in_place))
     first = {building_of[pool.place]: pool.place for pool in reversed(ordered)}
     buildings = sorted(dict.fromkeys(building_of[pool.place] for pool in ordered), key=lambda one: -in_building[one])
-    if len(buildings) > MOST_BUILDINGS:
-        return sorted(ordered, key=lambda one: -in_building[building_of[one.place]])
-    steps_s = _steps_s(topology, [first[one] for one in buildings], num_bytes)
-    chains = [_chain(steps_s, start) for start in range(min(len(buildings), MOST_STARTS))]
-    best = min(chains, key=lambda one: float(steps_s[one[:-1], one[1:]].sum()), default=[])
-    position = {buildings[index]: number for number, index in enumerate(best)}
+    if len(buildings) <= MOST_BUILDINGS:
+        steps_s = _steps_s(topology, [first[one] for one in buildings], num_bytes)
+        chains = [_chain(steps_s, start) for start in range(min(len(buildings), MOST_STARTS))]
+        best = min(chains, key=lambda one: float(steps_s[one[:-1], one[1:]].sum()), default=[])
+        buildings = [buildings[index] for index in best]
+    position = {building: number for number, building in enumerate(buildings)}
     return sorted(ordered, key=lambda one: position[building_of[one.place]])
 
 
@@ -56,7 +56,8 @@ def _largest_first(in_place: Counter[str]) -> Callable[[Pool], tuple[float | str
 def _steps_s(topology: Topology, places: Sequence[str], num_bytes: float) -> FloatArray:
     """From each place to each, in the slower direction: the way of least delays and times of so many bytes on links."""
     weight = topology.latency_s + num_bytes / topology.capacity_bytes_per_s
-    found = np.minimum(least_sums(topology, weight, places, places), APART_S)
+    index = [topology.index_of[place] for place in places]
+    found = np.minimum(least_paths(link_graph(topology), weight, tuple(index)).distance[:, index], APART_S)
     slower: FloatArray = np.maximum(found, found.T)
     return slower
 

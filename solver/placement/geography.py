@@ -15,7 +15,7 @@ import numpy as np
 from models.cluster import Cluster, Pool
 from solver.network.islands import islands
 from solver.network.latency import access_s as access
-from solver.network.least_sums import least_sums
+from solver.network.paths import least_paths, link_graph
 from solver.network.places import buildings_of
 from solver.network.topology import Topology
 from solver.placement.capacity_groups import CapacityGroup
@@ -80,18 +80,21 @@ class Geography:
         first = defaultdict[int, list[str]](list)
         for own, group in zip(self.groups, group_u, strict=True):
             first[group].append(self.pools[own.pools[0]].place)
-        delays_s = [self._longest_between_s(places) for places in first.values() if len(places) > 1]
-        return max(delays_s, default=0.0)
+        return max(map(self._longest_between_s, first.values()), default=0.0)
 
     def _longest_between_s(self, places: Sequence[str]) -> float:
-        """The same between any two of these places, a few sources at a time for memory."""
+        """The same between any two of these places, from a few at a time for memory."""
         topology, found_s = self.topology, 0.0
-        access_s = np.array([access(topology.places[topology.index_of[place]].level) for place in places])
-        for begin in range(0, len(places), SOURCES):
+        index = np.unique([topology.index_of[place] for place in places])
+        if len(index) == 1:
+            return 0.0
+        access_s = np.array([access(topology.places[place].level) for place in index])
+        graph = link_graph(topology)
+        for begin in range(0, len(index), SOURCES):
             rows = slice(begin, begin + SOURCES)
-            way_s = access_s[rows, None] + access_s + least_sums(topology, topology.latency_s, places[rows], places)
-            counts = np.isfinite(way_s) & (np.array(places[rows])[:, None] != np.array(places))
-            found_s = max(found_s, float(way_s[counts].max(initial=0.0)))
+            distance_s = least_paths(graph, topology.latency_s, tuple(index[rows].tolist())).distance[:, index]
+            counts = np.isfinite(distance_s) & (index[rows, None] != index)
+            found_s = max(found_s, float((access_s[rows, None] + access_s + distance_s)[counts].max(initial=0.0)))
         return found_s
 
     @cached_property

@@ -14,9 +14,9 @@ import numpy as np
 from models.transport import LinkStep, MessagePath, MessageSplit
 from solver.arrays import FloatArray
 from solver.context import Context
+from solver.network.paths import direct_first, least_paths, leaving_buildings, link_graph
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.paths import direct_first, least_paths, leaving_buildings, link_graph
 from solver.transport.routing import normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only

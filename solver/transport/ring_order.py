@@ -15,8 +15,8 @@ from scipy.sparse.csgraph import depth_first_order, minimum_spanning_tree
 
 from solver.arrays import FloatArray
 from solver.context import Context
+from solver.network.paths import link_graph
 from solver.network.topology import Topology
-from solver.transport.paths import link_graph
 from solver.transport.ring import ring_of
 
 FEWEST = 4  # places: up to three have one order, there or back

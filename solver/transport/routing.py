@@ -20,9 +20,9 @@ import numpy as np
 import pulp
 
 from solver.arrays import BoolArray, FloatArray
+from solver.network.paths import LinkGraph, Paths, direct_first, least_paths, leaving_buildings, link_graph
 from solver.network.split import Step
 from solver.network.topology import Topology
-from solver.transport.paths import LinkGraph, Paths, direct_first, least_paths, leaving_buildings, link_graph
 
 Path = tuple[int, ...]
 SplitK = tuple[tuple[tuple[Path, float], ...], ...]

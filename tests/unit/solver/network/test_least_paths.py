@@ -1,4 +1,4 @@
-"""Least sums of an edge's weight: those of the topology's own paths, and none where no way leads."""
+"""Distances over the link graph: those of the topology's own paths, and none where no way leads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.cluster import Cluster
-from solver.network.least_sums import least_sums
+from solver.network.paths import least_paths, link_graph
 from solver.network.topology import build_topology
 from tests.build_job import job
 
@@ -21,7 +21,8 @@ def test_delays_are_those_of_the_paths_of_least_latency() -> None:
         for number, (one, other, delay_s) in enumerate(ends)
     ]
     topology = build_topology(Cluster.model_validate({"name": "x", "places": places, "pools": pools, "links": links}))
-    found = least_sums(topology, topology.latency_s, ("a", "d"), ("a", "b", "c", "d"))
+    a, *others = (topology.index_of[name] for name in "abcd")
+    found = least_paths(link_graph(topology), topology.latency_s, (a, others[-1])).distance[:, [a, *others]]
     assert found.tolist() == [[0.0, 0.001, 0.001, np.inf], [np.inf, np.inf, np.inf, 0.0]]
     edges = topology.path("a", "c")
     assert found[0, 2] == pytest.approx(sum(topology.edges[edge].latency_s for edge in edges))
