@@ -23,7 +23,7 @@ _TIMERS = re.compile(r"\btimes? across ranks \(ms\):")
 _TIMER = re.compile(r"^\s*([a-z][a-z0-9-]*)[ .]*:\s*(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$")
 _RANK_TIME = re.compile(r"^\s*rank\s+[0-9]+:\s*" + _NUMBER + r"\s*$")
 _MEGATRON_MEMORY = re.compile(r"max allocated: " + _NUMBER)
-_TITAN_STEP = re.compile(r"step:\s*" + _COUNT + r".*?\btps:\s*" + _NUMBER)
+_TITAN_STEP = re.compile(r"(?<!validate )step:\s*" + _COUNT + r".*?\btps:\s*" + _NUMBER)
 _TITAN_MEMORY = re.compile(r"memory:\s*" + _NUMBER + r"GiB")
 # Timers of Megatron, each around work of its own; those of data parallelism lie inside others.
 _EXCHANGES = ("all-grads-sync", "layernorm-grads-all-reduce", "embedding-grads-all-reduce")

@@ -111,6 +111,15 @@ def test_a_torchtitan_log_gives_rates_and_memory(colours: bool) -> None:
     assert found.peak_memory_bytes == 45.12 * 2**30
 
 
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_validation_of_torchtitan_is_no_step(colours: bool) -> None:
+    """log_validation writes `validate step: N` with a rate of its own, which is that of forwards alone."""
+    lines = [titan_line(step, 2.0, colours=colours) for step in (1, 2, 3)]
+    validations = [titan_line(step, 6.0, colours=colours).replace("step:", "validate step:") for step in (2, 3)]
+    found = _read("\n".join([*lines, *validations]))
+    assert found.step_s == (0.5, 0.5, 0.5)
+
+
 def test_a_trace_gives_each_moment_one_cause() -> None:
     groups = ("TENSOR_MODEL_PARALLEL_GROUP", "mesh_dp_shard_cp", "EXPERT_MODEL_PARALLEL_GROUP", "mesh_cp")
     found = _read(trace(groups=groups))
