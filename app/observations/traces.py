@@ -18,6 +18,7 @@ _GPU_WORK = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _STEP = re.compile(r"(?:ProfilerStep\s*#|(?:iteration|train_step|step)[ _#]*)([0-9]{1,18})$", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step")
 _COLLECTIVE = re.compile(r"nccl|rccl", re.IGNORECASE)
+_DEEP_EP = re.compile(r"\bdeep_ep::")  # kernels of DeepEP, which moves tokens to experts without NCCL
 # Process groups as Megatron names them (TENSOR_MODEL_PARALLEL_GROUP) and as device meshes do (mesh_dp_shard_cp). Groups
 # that reduce gradients carry other dimensions in their names, too, so data parallelism is looked for first.
 _GROUPS: Sequence[tuple[re.Pattern[str], Causes]] = (
@@ -165,6 +166,8 @@ def _cause(event: Event) -> Causes:
     given = event.get("args")
     about = given if isinstance(given, dict) else {}
     name, collective = str(event.get("name", "")), str(about.get("Collective name", ""))
+    if _DEEP_EP.search(name):
+        return EXPERT
     if not collective and not _COLLECTIVE.search(name):
         return COMPUTE
     group = str(about.get("Process Group Description", ""))

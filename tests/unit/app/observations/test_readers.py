@@ -149,6 +149,13 @@ def test_a_collective_belongs_to_the_dimension_of_its_group(kind: str, group: st
     assert found.parts == pytest.approx({cause: 0.4, IDLE: 0.6} if cause != IDLE else {IDLE: 1.0})
 
 
+@pytest.mark.parametrize("kernel", ["intranode::dispatch<8, 768, 8192>(int4*)", "internode::combine<__nv_bfloat16>()"])
+def test_kernels_of_deep_ep_are_the_way_of_tokens_to_experts(kernel: str) -> None:
+    marks = [event(f"ProfilerStep#{number}", "user_annotation", number * 1e6, 9e5) for number in (1, 2)]
+    found = _read(json.dumps([*marks, event(f"void deep_ep::{kernel}", "kernel", 1.2e6, 4e5)]))
+    assert found.parts == pytest.approx({EXPERT: 0.4, IDLE: 0.6})
+
+
 def test_a_collective_without_a_name_is_told_and_counted_nowhere() -> None:
     marks = [event(f"iteration {number}", "user_annotation", number * 1e6, 9e5) for number in (1, 2)]
     found = _read(json.dumps([*marks, event("ncclDevKernel_AllReduce", "kernel", 1.2e6, 4e5)]))
