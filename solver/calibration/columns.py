@@ -53,5 +53,5 @@ COLUMNS: Mapping[str, str] = {
     "id": "name of the row",
     "family": "rows of one family are summed up together",
     "source": "where the row was published; a year in it picks the stack profile of that time",
-    "notes": "free text; expert TP=N and in GB are understood",
+    "notes": "free text; expert TP=N and in GB are understood; a row with suspicious in it is left out",
 }

@@ -19,8 +19,8 @@ from models.stack import Evidence, StackProfile, Uncertainty, generation_of
 from solver.arrays import FloatArray
 from solver.calibration.fit import BOUNDS, Calibration, ContradictoryRows, TooFewRows, calibrate
 from solver.calibration.predict import predict
-from solver.calibration.rows import Run, SkipRow, run_of, with_stack
-from solver.calibration.training import packaged_stacks
+from solver.calibration.rows import Run, with_stack
+from solver.calibration.training import readable
 
 MEAN_OVER_SIGMA = 0.8  # of a normal variable
 MOST_SPREAD = 2.0  # what the document of a profile allows (`Uncertainty`)
@@ -37,7 +37,7 @@ def calibrate_rows(
     Starts from `start`, or from the packaged profile that most rows choose. `constants` are freed; by default those
     that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.
     """
-    runs, left_out = _readable(rows, packaged_stacks() if start is None else (start,))
+    runs, left_out = _readable(rows, start)
     base = _of_one_generation(start or _commonest(runs), runs)
     names = tuple(constants) or identified(runs)
     for constant in names:
@@ -96,16 +96,10 @@ def class_of(run: Run) -> tuple[str, Any, str]:
     return generation_of(run.gpu.name), kind, run.workload.precision
 
 
-def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> tuple[list[Run], list[str]]:
+def _readable(rows: Sequence[Mapping[str, str]], start: StackProfile | None) -> tuple[list[Run], list[str]]:
     """The runs of the rows that can be used, and how many others were left out for which reason."""
-    runs, reasons = [], Counter[str]()
-    for row in rows:
-        try:
-            runs.append(run_of(row, stacks))
-        except SkipRow as reason:
-            reasons[str(reason)] += 1
-        except ValueError:
-            reasons["a cell is not usable"] += 1
+    runs, skipped = readable(rows, None if start is None else (start,))
+    reasons = Counter(reason for _, reason in skipped)
     if not runs:
         detail = "; ".join(sorted(reasons)) or "there are no rows"
         raise TooFewRows(f"no row can be used: {detail}", remedy="fill the columns that are named")

@@ -41,8 +41,8 @@ def packaged_stacks() -> tuple[StackProfile, ...]:
     return tuple(packaged_stack(name) for name in entry_names("stacks"))
 
 
-def compare(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> tuple[list[Compared], list[tuple[str, str]]]:
-    """Readable rows with their predictions, and (family, reason) of every row left out."""
+def readable(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> tuple[list[Run], list[tuple[str, str]]]:
+    """The runs of the rows that can be used, and (family, reason) of every row left out."""
     profiles = packaged_stacks() if stacks is None else stacks
     runs: list[Run] = []
     skipped: list[tuple[str, str]] = []
@@ -56,6 +56,12 @@ def compare(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> tuple[l
         except (SkipRow, ValueError) as error:
             reason = str(error) if isinstance(error, SkipRow) else "a cell is not usable"
             skipped.append((family, reason))
+    return runs, skipped
+
+
+def compare(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> tuple[list[Compared], list[tuple[str, str]]]:
+    """Readable rows with their predictions, and (family, reason) of every row left out."""
+    runs, skipped = readable(rows, stacks)
     return [Compared(run, one) for run, one in zip(runs, predict(runs), strict=True)], skipped
 
 

@@ -45,6 +45,7 @@ def test_an_unknown_constant_is_named():
         ({"vpp": "-1"}, "vpp is below 0"),
         ({"vpp": "1000"}, "vpp is above the layers of a pipeline rank"),
         ({"mbs": "100000"}, "mbs is above the sequences of a replica"),
+        ({"notes": "Suspicious: twice its neighbour"}, "the source's own notes mark the row as suspicious"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_left_out_and_told(cells, reason):
