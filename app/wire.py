@@ -288,6 +288,15 @@ class Calibration(Answer):
         description="The fitted constants, each in the unit of its field in the profile.",
         examples=[{"gemm_efficiency": 0.71}],
     )
+    start_mean_abs_pct: float | None = Field(
+        None,
+        description="Mean absolute error of the iteration time on the same rows by the profile that the fit began "
+        "with, in percent; null where an earlier version made the calibration.",
+        examples=[6.2],
+    )
+    start_median_abs_pct: float | None = Field(
+        None, description="The median of the same, in percent, or null.", examples=[5.0]
+    )
     fit_mean_abs_pct: float = Field(
         description="Mean absolute error of the iteration time on the rows it was fitted to, in percent.",
         examples=[2.1],

@@ -63,7 +63,7 @@ class CalibrationRequest(Answer):
         description="Constants of the profile to fit; empty: what the rows can tell.",
     )  # fmt: skip
     profile: str | None = Field(
-        None, max_length=120, description="Catalogue profile to start from; null: the one that most rows suggest.",
+        None, max_length=120, description="Catalogue profile to start from; null: the one that the rows suggest.",
         examples=["megatron-2024"],
     )  # fmt: skip
     rows: list[dict[str, Cell]] = Field(

@@ -27,6 +27,8 @@ def calibration(
         "profile": fitted.profile.model_dump(mode="json"),
         "rows": fitted.num_rows,
         "fitted": dict(fitted.fitted),
+        "start_mean_abs_pct": fitted.start_mean_abs_pct,
+        "start_median_abs_pct": fitted.start_median_abs_pct,
         "fit_mean_abs_pct": fitted.fit_mean_abs_pct,
         "fit_median_abs_pct": fitted.fit_median_abs_pct,
         "cross_validated_mean_abs_pct": fitted.cross_validated_mean_abs_pct,

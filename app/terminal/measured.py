@@ -57,6 +57,14 @@ def print_calibration(console: Console, report: Mapping[str, Any]) -> None:
     console.print(f"Profile {report['profile']['name']!r}, {report['profile']['description']}:")
     for name, value in report["fitted"].items():
         console.print(f"  {name} = {value:.5g}")
-    for name, rows in (("fit", "the rows it saw"), ("cross_validated", "rows held back")):
+    kinds = (
+        ("start", "before, by the profile it began with"),
+        ("fit", "on the rows it saw"),
+        ("cross_validated", "on rows held back"),
+    )
+    for name, rows in kinds:
         mean, middle = report[f"{name}_mean_abs_pct"], report[f"{name}_median_abs_pct"]
-        console.print(f"Error on {rows}: {mean:.2f} % mean, {middle:.2f} % median.")
+        if mean is not None:  # an older service does not tell the first
+            console.print(f"Error {rows}: {mean:.2f} % mean, {middle:.2f} % median.")
+    if report["cross_validated_mean_abs_pct"] > (report["start_mean_abs_pct"] or float("inf")):
+        console.print("Rows held back are predicted worse than by the profile it began with: keep that, or add runs.")

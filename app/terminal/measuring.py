@@ -29,7 +29,7 @@ def calibrate(
     out: OutFile = None,
     name: Annotated[str, typer.Option(help="Name of the fitted profile.")] = "calibrated",
     constants: Annotated[str, typer.Option(help="Constants to fit, comma separated; empty: what the rows tell.")] = "",
-    profile: Annotated[str | None, typer.Option(help="Profile to start from; else what most rows choose.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile to start from; else what the rows choose.")] = None,
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,

@@ -40,11 +40,13 @@ class ContradictoryRows(PlannerError):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted profile and how well it does: on the rows it saw, and on rows held back."""
+    """A fitted profile and how well it does on the rows it saw and on rows held back, beside the one it began with."""
 
     profile: StackProfile
     num_rows: int
     fitted: Mapping[str, float]
+    start_mean_abs_pct: float
+    start_median_abs_pct: float
     fit_mean_abs_pct: float
     fit_median_abs_pct: float
     cross_validated_mean_abs_pct: float
@@ -116,7 +118,7 @@ def calibrate(
     everything = range(count)
     values = fit_constants(stack, names, measured_s, predict, rows=everything)
     profile = with_constants(stack, values, source=source)
-    errors = _errors_pct(predict(profile, everything), measured_s)
+    before, errors = (_errors_pct(predict(one, everything), measured_s) for one in (stack, profile))
     if float(np.median(errors)) > CONTRADICTION_PCT:
         raise ContradictoryRows(
             f"the best fit misses half of the rows by more than {CONTRADICTION_PCT:g} %",
@@ -132,6 +134,8 @@ def calibrate(
         profile=profile,
         num_rows=count,
         fitted=values,
+        start_mean_abs_pct=float(before.mean()),
+        start_median_abs_pct=float(np.median(before)),
         fit_mean_abs_pct=float(errors.mean()),
         fit_median_abs_pct=float(np.median(errors)),
         cross_validated_mean_abs_pct=float(held.mean()),

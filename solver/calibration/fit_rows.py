@@ -34,11 +34,13 @@ def calibrate_rows(
 ) -> Calibration:
     """A profile called `name` fitted to `rows` (see `columns.py`).
 
-    Starts from `start`, or from the packaged profile that most rows choose. `constants` are freed; by default those
-    that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.
+    Starts from `start`, or from the packaged profile that the rows choose, as it is on their GPU generation.
+    `constants` are freed; by default those that the degrees and precisions in the rows identify. Raises TooFewRows,
+    ContradictoryRows or InvalidRequest.
     """
     runs, left_out = _readable(rows, start)
-    base = _of_one_generation(start or _commonest(runs), runs)
+    _check_alike(runs)
+    base = (start or _chosen(runs)).on(runs[0].gpu.name)
     names = tuple(constants) or identified(runs)
     for constant in names:
         if constant not in BOUNDS:
@@ -46,7 +48,7 @@ def calibrate_rows(
                 f"{constant!r} is not a constant that can be fitted", remedy=f"use some of {', '.join(sorted(BOUNDS))}"
             )
     told = shorten("; ".join([f"calibrated from {len(runs)} measured runs", *left_out]), MAX_TOLD, placeholder=" ...")
-    profile = base.model_copy(update={"name": name, "description": told})
+    profile = base.model_copy(update={"name": name, "description": told, "generations": ()})
 
     def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
         return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
@@ -57,10 +59,26 @@ def calibrate_rows(
     )
 
 
-def _of_one_generation(stack: StackProfile, runs: Sequence[Run]) -> StackProfile:
-    """The profile as it is on the GPUs of most runs: what a fit moves holds on all of them."""
-    gpus = [run.gpu.name for run in runs]
-    return stack.on(max(gpus, key=gpus.count)).model_copy(update={"generations": ()})
+def _check_alike(runs: Sequence[Run]) -> None:
+    """A fit moves one set of constants: of rows of several kinds it would make a profile that is true of none."""
+    remedy = "fit the rows of each alone"
+    for kind, found, ways in (
+        ("GPU generations", Counter(generation_of(run.gpu.name) for run in runs), remedy),
+        (
+            "software profiles (columns framework and source)",
+            Counter(run.stack.name for run in runs),
+            f"{remedy}, or name the profile to start from",
+        ),
+    ):
+        if len(found) > 1:
+            listed = ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
+            raise ContradictoryRows(f"the rows are of several {kind}: {listed}", remedy=ways)
+
+
+def _chosen(runs: Sequence[Run]) -> StackProfile:
+    """The profile that the rows choose, with sequence parallelism as most of them state it."""
+    is_split = 2 * sum(run.stack.sequence_parallel for run in runs) > len(runs)
+    return next(run.stack for run in runs if run.stack.sequence_parallel == is_split)
 
 
 def _with_error_bars(fitted: Calibration, runs: Sequence[Run]) -> Calibration:
@@ -104,12 +122,6 @@ def _readable(rows: Sequence[Mapping[str, str]], start: StackProfile | None) -> 
         detail = "; ".join(sorted(reasons)) or "there are no rows"
         raise TooFewRows(f"no row can be used: {detail}", remedy="fill the columns that are named")
     return runs, [f"{count} left out: {reason}" for reason, count in sorted(reasons.items())]
-
-
-def _commonest(runs: Sequence[Run]) -> StackProfile:
-    stacks = [run.stack for run in runs]
-    names = [stack.name for stack in stacks]
-    return max(stacks, key=lambda stack: names.count(stack.name))
 
 
 def identified(runs: Sequence[Run]) -> tuple[str, ...]:
