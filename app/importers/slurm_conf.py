@@ -17,7 +17,7 @@ from app.importers.source import Spot, decoded, place_of, refused, repeated
 
 MAX_BYTES = 64 * 1024 * 1024
 FORMS = "SwitchName=... Nodes=... or Switches=..., BlockName=... Nodes=..., BlockSizes=..."
-_PAIR = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S*)')
+_PAIR = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*("[^"]*"|\S*)')
 _FIELDS = {
     "switchname": {"switchname", "nodes", "switches", "linkspeed"},
     "blockname": {"blockname", "nodes"},

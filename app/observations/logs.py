@@ -20,10 +20,13 @@ _MEGATRON_STEP = re.compile(r"elapsed time per iteration \(ms\):\s*" + _NUMBER)
 _BATCH = re.compile(r"global batch size:\s*" + _COUNT)
 _SKIPPED = re.compile(r"number of skipped iterations:\s*" + _COUNT)
 _TIMERS = re.compile(r"\btimes? across ranks \(ms\):")
-_TIMER = re.compile(r"^\s*([a-z][a-z0-9-]*)[ .]*:\s*(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$")
+_TIMER = re.compile(
+    r"^\s*([a-z][a-z0-9-]*)[ .]*:\s*+(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$"
+)
 _RANK_TIME = re.compile(r"^\s*rank\s+[0-9]+:\s*" + _NUMBER + r"\s*$")
 _MEGATRON_MEMORY = re.compile(r"max allocated: " + _NUMBER)
-_TITAN_STEP = re.compile(r"(?<!validate )step:\s*" + _COUNT + r".*?\btps:\s*" + _NUMBER)
+_TITAN_STEP = re.compile(r"(?<!validate )step:\s*" + _COUNT)
+_TITAN_RATE = re.compile(r"\btps:\s*" + _NUMBER)
 _TITAN_MEMORY = re.compile(r"memory:\s*" + _NUMBER + r"GiB")
 # Timers of Megatron, each around work of its own; those of data parallelism lie inside others.
 _EXCHANGES = ("all-grads-sync", "layernorm-grads-all-reduce", "embedding-grads-all-reduce")
@@ -38,7 +41,7 @@ def read_log(name: str, text: str, *, batch_sequences: int, tokens_per_gpu: floa
     lines = _COLOUR.sub("", text).splitlines()
     if any(_MEGATRON_STEP.search(line) for line in lines):
         return _megatron(name, lines, batch_sequences)
-    if any(_TITAN_STEP.search(line) for line in lines):
+    if any(_titan_step(line) for line in lines):
         return _torchtitan(name, lines, tokens_per_gpu)
     return None
 
@@ -47,13 +50,20 @@ def _torchtitan(name: str, lines: Sequence[str], tokens_per_gpu: float) -> Measu
     """tps is tokens per second and device: step time = tokens of a step and device / tps. Every rank writes lines."""
     rates: dict[int, list[float]] = {}
     for line in lines:
-        found = _TITAN_STEP.search(line)
-        if found is not None and (rate := _value(found.group(2))) > 0:
-            rates.setdefault(int(found.group(1)), []).append(rate)
+        step = _titan_step(line)
+        if step is not None and step[1] > 0:
+            rates.setdefault(step[0], []).append(step[1])
     step_s = tuple(tokens_per_gpu / median(rates[step]) for step in sorted(rates))
     peaks = [_value(found.group(1)) for line in lines if (found := _TITAN_MEMORY.search(line))]
     notes = () if step_s else ("its rates (tps) are all 0",)
     return Measured(name, "torchtitan", step_s, peak_memory_bytes=max(peaks) * GIB if peaks else None, notes=notes)
+
+
+def _titan_step(line: str) -> tuple[int, float] | None:
+    """The number of a step and its rate; the first number of a line alone, or a long line would take its square."""
+    step = _TITAN_STEP.search(line)
+    rate = _TITAN_RATE.search(line, step.end()) if step is not None else None
+    return None if step is None or rate is None else (int(step.group(1)), _value(rate.group(1)))
 
 
 def _megatron(name: str, lines: Sequence[str], batch_sequences: int) -> Measured:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from time import process_time
 
 import pytest
 
@@ -87,6 +88,15 @@ def test_numbers_of_hundreds_of_digits_are_none() -> None:
         _read(line.replace("2000.0", "9" * 400))
     assert _read(line.replace("batch size:", f"batch size: {'1' * 5000} batch size:")).step_s == (2.0,)
     assert _read(json.dumps([event("ProfilerStep#" + "1" * 5000, "cpu_op", 5, 3)])).step_s == ()
+
+
+@pytest.mark.parametrize("line", ["step: 1 " * 30_000, "a:" + " " * 100_000 + "x"])
+def test_a_long_line_takes_no_square_of_its_length(line: str) -> None:
+    """Either took from ten seconds to a minute of work."""
+    began_s = process_time()
+    text = f"{megatron_line(1, 2000.0)}\n times across ranks (ms):\n{line}\n" if line[0] == "a" else titan_line(1, 2.0)
+    assert _read(f"{text}\n{line}").step_s in ((2.0,), (0.5,))
+    assert process_time() - began_s < 3
 
 
 @pytest.mark.parametrize(
