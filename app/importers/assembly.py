@@ -11,11 +11,11 @@ from itertools import combinations
 from typing import Any
 
 from app.faults import Fault
-from app.importers.fabric import Fabric, Part
+from app.importers.fabric import Fabric, Part, link_name
 from app.importers.overlay import Overlay
 from app.importers.places import Placed, PlaceTree
 from app.importers.pools import pools_of
-from app.importers.source import Here, names_shown, validated
+from app.importers.source import Here, names_shown, refused, validated
 from models.cluster import Cluster
 
 MAX_PAIRS = 20_000
@@ -36,6 +36,7 @@ def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
         "pools": pools,
         "links": list(_links(fabric, overlay, tree.by_id)),
     }
+    _check_both_ways(parts["links"])
     document = {
         "name": overlay.form.name or fabric.name,
         "source": overlay.form.source,
@@ -111,6 +112,19 @@ def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> It
             yield from (_link(pair, rule.model_extra or {}, here) for pair in pairs)
 
 
+def _check_both_ways(links: Sequence[Part]) -> None:
+    """A link has both directions: two of one pair that state no id, one each way round, are one link told twice."""
+    seen: dict[object, Part] = {}
+    for part in links:
+        ends = part.fields["from_place"], part.fields["to_place"]
+        back = seen.get(link_name(*reversed(ends)))
+        if part.fields["id"] == link_name(*ends) and back is not None and ends[0] != ends[1]:
+            raise refused(part.where, f"{ends[0]!r} and {ends[1]!r} are joined from the other end at {back.where}",
+                          code="contradiction", allowed="one link for both directions",
+                          remedy="Leave one out, with reverse_capacity_bytes_per_s where the way back differs, or give "
+                          "links side by side ids of their own.")  # fmt: skip
+        seen[part.fields["id"]] = part
+
+
 def _link(pair: tuple[str, str], fields: Mapping[str, Any], here: Here) -> Part:
-    own_id = f"{pair[0]}--{pair[1]}"[:120]
-    return Part({"id": own_id, **fields, "from_place": pair[0], "to_place": pair[1]}, here)
+    return Part({"id": link_name(*pair), **fields, "from_place": pair[0], "to_place": pair[1]}, here)

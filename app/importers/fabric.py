@@ -115,6 +115,11 @@ def tiers(num_levels: int) -> tuple[str, ...]:
     return tuple(f"tier-{number}" for number in range(num_levels))
 
 
+def link_name(from_place: object, to_place: object) -> str:
+    """The id of a link that states none."""
+    return f"{from_place}--{to_place}"[:120]
+
+
 def common_name(names: Iterable[str]) -> str:
     """A name for what several files describe together.
 

@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name
+from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name, link_name
 from app.importers.source import Spot, beyond, decoded, place_of, refused, repeated, validated
 from app.importers.yaml_text import plain_value
 from models.cluster import Link
@@ -94,6 +94,5 @@ def _link(row: _Row, where: str) -> Link:
     }
     if "load_balancing" in fields:
         fields["load_balancing"] = str(fields["load_balancing"]).split("|")
-    ends = [str(fields.get(end, "")) for end in NEEDED[:2]]
-    fields.setdefault("id", f"{ends[0]}--{ends[1]}"[:120])
+    fields.setdefault("id", link_name(*(fields.get(end, "") for end in NEEDED[:2])))
     return validated(Link, fields, lambda fault: f"{where} ({fault.pointer.lstrip('/') or 'the row'})")

@@ -264,6 +264,18 @@ def test_what_contradicts_is_refused_with_its_line(kind: str, text: str, where: 
     assert fault.remedy
 
 
+@pytest.mark.parametrize("is_in_overlay", [False, True])
+def test_a_pair_that_is_joined_from_either_end_is_refused(is_in_overlay: bool) -> None:
+    """A link has both directions: a table with a row for each made two links, with twice the capacity."""
+    (_, overlay) = samples.TOPOLOGIES["links-csv"]
+    table = samples.LINKS + ("" if is_in_overlay else "west,east,6.4e12,,,\n")
+    more = "  - {between: [west, east], capacity_bytes_per_s: 6.4e12}\n" if is_in_overlay else ""
+    with pytest.raises(Refused, match=r"'west' and 'east' are joined from the other end at links\.csv:2:1") as caught:
+        import_cluster("links-csv", [("links.csv", table.encode())], (overlay[0], overlay[1] + more.encode()))
+    assert caught.value.faults[0].where.startswith("o" if is_in_overlay else "links.csv:4:1")
+    import_cluster("links-csv", [("links.csv", samples.LINKS.encode())], overlay)
+
+
 def test_a_long_word_in_topology_conf_takes_no_square_of_its_length() -> None:
     """A word of 100,000 letters took 50 seconds of work, and one of a megabyte more than an hour."""
     began_s = process_time()
