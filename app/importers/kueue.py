@@ -6,6 +6,7 @@ Node of Kubernetes. Of a node it uses the name, the labels of the levels, the GP
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from models.pointers import escaped
 
 HOSTNAME = "kubernetes.io/hostname"
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+# How NVIDIA's device plugin and feature discovery name slices of a GPU and a GPU that several pods share.
+_SLICES, _PRODUCT, _PART = "nvidia.com/mig-", "nvidia.com/gpu.product", re.compile(r"-MIG-|-SHARED$")
 
 
 class _Loose(Frozen):
@@ -143,9 +146,13 @@ def _fabric(name: str, labels: tuple[str, ...], nodes: Sequence[tuple[_Object, _
     builder = FabricBuilder(levels=tuple(reversed(inner)))
     used = [pair for pair in nodes if all(label in pair[1].metadata.labels for label in inner)]
     _note(builder, "without the labels of the levels", [n.metadata.name for _, n in nodes], used)
-    if any(_gpus(one, node)[0] for one, node in used):
+    if any(_gpus(one, node)[0] is not None for one, node in used):
         with_gpus = [pair for pair in used if _gpus(*pair)[0]]
-        _note(builder, "without GPUs", [n.metadata.name for _, n in used], with_gpus)
+        _note(builder, "without GPUs, or with parts of them alone,", [n.metadata.name for _, n in used], with_gpus)
+        if not with_gpus:
+            raise refused(file, f"none of {len(used)} nodes with the labels has a whole GPU",
+                          allowed=f"nodes with {' or '.join(GPU_RESOURCES)}",
+                          remedy="Give the GPU nodes; slices (MIG) and shared GPUs are none.")  # fmt: skip
         used = with_gpus
     if not used:
         raise refused(file, f"no node has all the labels {', '.join(inner) or HOSTNAME}",
@@ -196,7 +203,9 @@ def _paths(values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], tuple[str
 
 
 def _gpus(one: _Object, node: _Node) -> tuple[int | None, int]:
-    """GPUs of a node, and how many of them take no work; none where the node does not say."""
+    """Whole GPUs of a node, and how many of them take no work; none where the node does not say."""
+    if _PART.search(node.metadata.labels.get(_PRODUCT, "")):
+        return 0, 0
     for resource in GPU_RESOURCES:
         if resource in node.status.capacity or resource in node.status.allocatable:
             offered = _count(one, "allocatable", resource, node.status.allocatable.get(resource))
@@ -204,7 +213,7 @@ def _gpus(one: _Object, node: _Node) -> tuple[int | None, int]:
             total = built_in if built_in is not None else offered or 0
             free = total if offered is None else offered
             return total, total if _is_out(node) else max(0, total - free)
-    return None, 0
+    return (0 if any(name.startswith(_SLICES) for name in node.status.capacity) else None), 0
 
 
 def _is_out(node: _Node) -> bool:

@@ -140,6 +140,26 @@ def test_kueue_nodes_that_cannot_train_are_left_out_or_counted() -> None:
     assert any("without GPUs" in note for note in made.notes)
 
 
+@pytest.mark.parametrize(
+    ("label", "resource"),
+    [
+        ("", 'nvidia.com/mig-1g.10gb: "56"'),
+        ("nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", 'nvidia.com/gpu: "56"'),
+        ("nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3-SHARED", 'nvidia.com/gpu: "32"'),
+    ],
+)
+def test_kueue_takes_no_part_of_a_gpu_for_a_gpu(label: str, resource: str) -> None:
+    """Resources and labels as NVIDIA's device plugin and GPU feature discovery write them."""
+    sliced = samples.node("e99", "east-leaf1", "east-spine").replace('nvidia.com/gpu: "8"', resource)
+    sliced = sliced.replace("labels:", f"labels:\n    {label}")
+    files, overlay = samples.TOPOLOGIES["kueue"]
+    made = import_cluster("kueue", [*files, ("more.yaml", sliced.encode())], overlay)
+    assert made.cluster == read("kueue")
+    assert any("with parts of them alone, are left out: e99" in note for note in made.notes)
+    fault = faults_of("kueue", samples.KUEUE_TOPOLOGY + sliced, overlay=samples.KUEUE_OVERLAY)[0]
+    assert "none of 1 nodes with the labels has a whole GPU" in fault.what
+
+
 def test_kueue_reads_what_kubectl_prints_as_json() -> None:
     items = [
         {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology", "metadata": {"name": "campus"},
