@@ -20,10 +20,12 @@ _MEGATRON_STEP = re.compile(r"elapsed time per iteration \(ms\):\s*" + _NUMBER)
 _BATCH = re.compile(r"global batch size:\s*" + _COUNT)
 _SKIPPED = re.compile(r"number of skipped iterations:\s*" + _COUNT)
 _TIMERS = re.compile(r"\btimes? across ranks \(ms\):")
+# What torchrun (`[default0]:`) and srun (`0: `) put before every line of a rank.
+_PREFIX = r"^\s*+(?:(?:\[[^\[\]]{1,40}\]:?|[0-9]{1,7}:)\s*+)?"
 _TIMER = re.compile(
-    r"^\s*([a-z][a-z0-9-]*)[ .]*:\s*+(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$"
+    _PREFIX + r"([a-z][a-z0-9-]*)[ .]*:\s*+(?:\(" + _NUMBER + r",\s*" + _NUMBER + r"\)|" + _NUMBER + r")?\s*$"
 )
-_RANK_TIME = re.compile(r"^\s*rank\s+[0-9]+:\s*" + _NUMBER + r"\s*$")
+_RANK_TIME = re.compile(_PREFIX + r"rank\s+[0-9]+:\s*" + _NUMBER + r"\s*$")
 _MEGATRON_MEMORY = re.compile(r"max allocated: " + _NUMBER)
 _TITAN_STEP = re.compile(r"(?<!validate )step:\s*" + _COUNT)
 _TITAN_RATE = re.compile(r"\btps:\s*" + _NUMBER)

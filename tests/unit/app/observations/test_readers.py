@@ -58,6 +58,16 @@ def test_the_timers_of_megatron_give_causes(option: str, least: float) -> None:
     assert sum(found.parts.values()) == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("option", ["minmax", "all"])
+@pytest.mark.parametrize("prefix", ["[default7]:", "[rank7]: ", "7: ", " 7: "])
+def test_what_a_launcher_puts_before_every_line_hides_no_timer(prefix: str, option: str) -> None:
+    block = megatron_timers(option, forward_backward=1.7, all_grads_sync=0.3, optimizer=0.2)
+    text = "\n".join(f"{megatron_line(number, 2000.0)}\n{block}" for number in range(1, 5))
+    found = _read("\n".join(prefix + line for line in text.splitlines()))
+    assert found.parts == _read(text).parts
+    assert found.parts
+
+
 def test_a_timer_of_nothing_is_nothing() -> None:
     """Two decimals of a millisecond make 0.00 of an exchange that the rank which waits least hardly sees."""
     block = megatron_timers("minmax", forward_backward=1.7, forward_compute=0.4, backward_compute=0.8, all_grads_sync=0)
