@@ -103,10 +103,13 @@ def calibrate(
     predict: Predict,
     *,
     source: str,
+    repeats: Sequence[int] = (),
     num_folds: int = 5,
 ) -> Calibration:
     """Fit `names` to all samples, and report the error with every fold held back once.
 
+    `repeats` numbers the configuration of each sample: those of one are held back together, or they would tell each
+    other's times. Without it all differ.
     Raises TooFewRows below two rows per constant, ContradictoryRows when the fit itself remains far off.
     """
     count = len(measured_s)
@@ -125,9 +128,10 @@ def calibrate(
             remedy="check units and degrees of the rows, and that they all ran on one software stack",
         )
     held = np.zeros(count)
+    folds = [number % num_folds for number in repeats or everything]
     for fold in range(num_folds):
-        test = list(range(fold, count, num_folds))
-        train = [row for row in everything if row % num_folds != fold]
+        test = [row for row in everything if folds[row] == fold]
+        train = [row for row in everything if folds[row] != fold]
         without = fit_constants(stack, names, measured_s, predict, rows=train)
         held[test] = _errors_pct(predict(with_constants(stack, without, source=source), test), measured_s[test])
     return Calibration(

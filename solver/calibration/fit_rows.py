@@ -54,9 +54,14 @@ def calibrate_rows(
         return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
 
     measured = np.array([run.measured_s for run in runs])
-    return _with_error_bars(
-        calibrate(profile, names, measured, times, source=f"calibrated from {len(runs)} rows"), runs
-    )
+    source = f"calibrated from {len(runs)} rows"
+    return _with_error_bars(calibrate(profile, names, measured, times, source=source, repeats=_repeats(runs)), runs)
+
+
+def _repeats(runs: Sequence[Run]) -> list[int]:
+    """A number for each run, the same for runs of one configuration."""
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault((run.workload, run.gpu.name, run.fabric, run.knobs), len(numbers)) for run in runs]
 
 
 def _check_alike(runs: Sequence[Run]) -> None:

@@ -113,3 +113,11 @@ def test_the_order_of_rows_does_not_choose_the_start():
     split = [calibrate_rows(some, name="ours", constants=("gemm_efficiency",)).profile.sequence_parallel
              for some in (rows, rows[::-1])]  # fmt: skip
     assert split == [False, False]
+
+
+def test_repeats_of_a_run_are_held_back_together():
+    """Repeats told each other's times: the error on rows held back was that of repeating, whatever the fit is worth."""
+    result = calibrate_rows([{**ROWS[0], "iter_time_s": "3.0"}] * 6, name="ours", constants=("gemm_efficiency",))
+    assert result.cross_validated_mean_abs_pct == pytest.approx(result.start_mean_abs_pct, rel=0.01)
+    assert result.fit_mean_abs_pct < result.start_mean_abs_pct / 2
+    assert result.profile.uncertainty.family_spread_dense > 0.08
