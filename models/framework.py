@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Annotated
+from math import lcm
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -18,7 +19,9 @@ from models.base import Frozen, Name
 from models.catalogue import named_entry
 from models.plan import Configuration, ScheduleFamily, Sharding
 from models.schedule import Sends
-from models.workload import Architecture
+from models.workload import Architecture, OptimizerName, Workload
+
+FLEX_BLOCK = 128  # tokens; _DEFAULT_SPARSE_BLOCK_SIZE of torch.nn.attention.flex_attention, by which cp splits
 
 
 class FrameworkProfile(Frozen):
@@ -65,6 +68,24 @@ class FrameworkProfile(Frozen):
     repeated_kv_heads: bool = Field(
         True, description="tp may exceed the key/value heads, which are then repeated.", examples=[True]
     )
+    even_widths: bool = Field(
+        False,
+        description="tp has to divide the width of every feed-forward block, and experts that add biases are not split "
+        "over it.",
+        examples=[True],
+    )
+    token_split: Literal["any", "sequences", "micro_batches"] = Field(
+        "any",
+        description="What is split evenly over tp and cp: sequences, over tp x cp ranks and in 2 cp halves; or the "
+        "tokens of micro-batches, over 2 tp x cp and in blocks of 128 over cp; without cp, over tp.",
+        examples=["sequences"],
+    )
+    sharded_optimizers: tuple[OptimizerName, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Optimizers whose state it splits over replicas; null means any.",
+        examples=[["adam", "muon"]],
+    )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
     unequal_layers: bool = Field(
         True,
@@ -77,23 +98,19 @@ class FrameworkProfile(Frozen):
         """How stages send where chunks fold in this way."""
         return "blocking" if family in self.blocking_sends else "asynchronous"
 
-    def lacks(self, used: Configuration, architecture: Architecture) -> Iterator[tuple[str, str]]:
-        """What of a configuration of a model the framework cannot be told to run: the field and why."""
+    def lacks(self, used: Configuration, workload: Workload) -> Iterator[tuple[str, str]]:
+        """What of a configuration of a job the framework cannot be told to run: the field and why."""
         for name, value, values in (("sharding", used.sharding, self.sharding), ("family", used.family, self.families)):
             if value not in values:
                 yield name, f"{self.name} has {', '.join(values)}, not {value}"
-        if used.sharding == "zero1" and used.num_state_copies > 1 and not self.optimizer_copies:
-            yield "shard_group_replicas", f"{self.name} shards the optimizer state over all replicas"
+        yield from self._lacks_state(used, workload.optimizer.name)
         degrees, count = used.degrees, used.num_microbatches
-        sharing = used.shard_group_replicas * degrees.cp
-        if used.num_state_copies > 1 and sharing % degrees.ep:
-            detail = f"{self.name} shares experts inside a copy of the state, over {sharing} ranks, not {degrees.ep}"
-            yield "shard_group_replicas", detail
-        if degrees.pp > 1 and not self.has_pipelines(architecture):
+        if degrees.pp > 1 and not self.has_pipelines(workload.architecture):
             yield "pp", f"{self.name} ties embeddings on one rank, not over a pipeline of {degrees.pp}"
-        heads = architecture.attention.num_kv_heads
-        if not self.repeated_kv_heads and heads % degrees.tp:
-            yield "tp", f"{self.name} does not repeat heads, {heads} key/value heads over tp {degrees.tp}"
+        yield from (("tp", detail) for detail in self.tensor_limits(workload.architecture, degrees.tp))
+        size = used.micro_batch_sequences
+        if detail := self.token_limit(workload, tp=degrees.tp, cp=degrees.cp, micro_batch_sequences=size):
+            yield "degrees", detail
         if degrees.cp > 1 and not self.context_parallel:
             yield "cp", f"{self.name} has no context parallelism, cp is {degrees.cp}"
         if used.layer_split != "even" and not self.unequal_layers:
@@ -101,6 +118,53 @@ class FrameworkProfile(Frozen):
         if not self.has_microbatches(num_microbatches=count, pp=degrees.pp, vpp=degrees.vpp):
             detail = f"{self.name} runs several chunks on {degrees.pp} ranks with as many micro-batches, not {count}"
             yield "num_microbatches", detail
+
+    def _lacks_state(self, used: Configuration, optimizer: OptimizerName) -> Iterator[tuple[str, str]]:
+        """What of the copies of the optimizer state, and of experts beside them, it cannot be told."""
+        copies, degrees = used.num_state_copies, used.degrees
+        if used.sharding != "ddp" and not self.shards(optimizer):
+            names = ", ".join(self.sharded_optimizers or ())
+            yield "optimizer", f"{self.name} shards the state of {names} over replicas, not that of {optimizer}"
+        if used.sharding == "zero1" and copies > 1 and not self.has_copies(optimizer):
+            detail = f"{optimizer} with {copies} copies of the optimizer state: {self.name} shards it over all replicas"
+            yield "shard_group_replicas", detail
+        sharing = used.shard_group_replicas * degrees.cp
+        if copies > 1 and sharing % degrees.ep:
+            detail = f"{self.name} shares experts inside a copy of the state, over {sharing} ranks, not {degrees.ep}"
+            yield "shard_group_replicas", detail
+
+    def shards(self, optimizer: OptimizerName) -> bool:
+        """Whether it splits the state of this optimizer over replicas."""
+        return self.sharded_optimizers is None or optimizer in self.sharded_optimizers
+
+    def has_copies(self, optimizer: OptimizerName) -> bool:
+        """Whether zero1 can keep several copies of its state; Muon's is shared out by whole matrices, once."""
+        return self.optimizer_copies and optimizer != "muon"
+
+    def tensor_limits(self, architecture: Architecture, tp: int) -> Iterator[str]:
+        """Why it does not split a model over so many tensor-parallel ranks."""
+        heads = architecture.attention.num_kv_heads
+        if not self.repeated_kv_heads and heads % tp:
+            yield f"{self.name} does not repeat heads, {heads} key/value heads over tp {tp}"
+        if self.even_widths:
+            uneven = sorted({width for width in architecture.feed_forward_widths() if width % tp})
+            yield from (f"{self.name} splits feed-forward blocks evenly, {width} wide over tp {tp}" for width in uneven)
+            one = architecture.definition
+            if tp > 1 and architecture.moe is not None and one is not None and one.linear_bias:
+                yield f"{self.name} has biases on whole experts only, tp is {tp}"
+
+    def token_limit(self, workload: Workload, *, tp: int, cp: int, micro_batch_sequences: int) -> str:
+        """Why it does not split sequences, or the tokens of micro-batches, over so many ranks; empty where it does."""
+        tokens, what, parts = workload.sequence_length, "sequences", lcm(tp * cp, 2 * cp if cp > 1 else 1)
+        if self.token_split == "micro_batches":
+            tokens, what = tokens * micro_batch_sequences, "micro-batches"
+            parts = lcm(2 * tp * cp, FLEX_BLOCK * cp) if cp > 1 else tp
+        if self.token_split == "any" or tokens % parts == 0:
+            return ""
+        return (
+            f"{what} of {tokens} tokens over {tp} tensor-parallel and {cp} context-parallel ranks: {self.name} splits "
+            f"them evenly, {parts} has to divide them"
+        )
 
     def has_pipelines(self, architecture: Architecture) -> bool:
         """Whether a model may have several pipeline ranks."""

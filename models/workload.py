@@ -5,6 +5,7 @@ Where and how it runs is the plan.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -14,6 +15,7 @@ from models.catalogue import named_entry
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "fp4"]
 Recompute = Literal["none", "selective", "full"]
+OptimizerName = Literal["adam", "sgd", "muon"]
 MOST_LAYERS = 4096  # 32 times those of Llama 3.1 405B; layers are looked at one by one
 MOST_HEADS, MOST_EXPERTS = 65_536, 1_048_576  # far beyond any model; divisors of both are looked for one by one
 LayerCount = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
@@ -101,7 +103,9 @@ class RotaryScaling(Frozen):
 
 
 class ModelDefinition(Frozen):
-    """What a trainer needs to build the model beside its sizes. No time, memory or placement follows from it."""
+    """What a trainer needs to build the model beside its sizes. No time, memory or placement follows from it, but a
+    framework may refuse to split it.
+    """
 
     norm: Literal["rmsnorm", "layernorm", "layernorm1p"] = Field(
         "rmsnorm", description="Normalisation; layernorm1p stores its scale less 1.", examples=["rmsnorm"]
@@ -196,6 +200,15 @@ class Architecture(Frozen):
             raise ValueError("ffn_hidden_size 0 although some layers are dense: give their feed-forward width")
         return self
 
+    def feed_forward_widths(self) -> Iterator[int]:
+        """Inner widths of the blocks that its layers have: dense ones, routed experts, all shared experts together."""
+        moe = self.moe
+        if moe is None or not all(map(self.is_moe_layer, range(self.num_layers))):
+            yield self.ffn_hidden_size
+        if moe is not None:
+            yield moe.expert_ffn_hidden_size
+            yield moe.num_shared_experts * (moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size)
+
     def is_moe_layer(self, layer: int) -> bool:
         """Whether layer `layer` (0-based) has experts."""
         if self.moe is None or layer < self.moe.first_moe_layer:
@@ -206,7 +219,7 @@ class Architecture(Frozen):
 class Optimizer(Frozen):
     """What the optimizer keeps and moves per parameter."""
 
-    name: Literal["adam", "sgd", "muon"] = Field("adam", description="Update rule.", examples=["adam"])
+    name: OptimizerName = Field("adam", description="Update rule.", examples=["adam"])
     state_bytes_per_parameter: Annotated[float, Field(ge=0, le=64, json_schema_extra={"unit": "B"})] = Field(
         12.0, description="Master weight and moments (Adam in FP32: 4 + 4 + 4).", examples=[12.0]
     )

@@ -60,15 +60,14 @@ def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, st
                "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
     if request is None:
         return
-    values = {"pp": "1", "tp": "a divisor of the key/value heads"}
-    for name, detail in packaged_framework("torchtitan").lacks(one, request.workload.architecture):
+    values = {
+        "pp": (f"{where}/pp", "1"),
+        "tp": (f"{where}/tp", "a divisor of the key/value heads"),
+        "degrees": (where, "divisors of the tokens"),
+    }
+    for name, detail in packaged_framework("torchtitan").lacks(one, request.workload):
         if name in values:
-            yield detail, f"{where}/{name}", values[name], 'Plan with constraints.framework "torchtitan".'
-    tokens = one.micro_batch_sequences * request.workload.sequence_length
-    if tokens % (degrees.tp * (2 * degrees.cp if degrees.cp > 1 else 1)):
-        yield (f"{tokens} tokens of a micro-batch over {degrees.tp} tensor-parallel and {degrees.cp} context-parallel "
-               "ranks: torchtitan splits them evenly", where, "divisors of the tokens",
-               "Plan with constraints.allowed.tp and cp that divide them.")  # fmt: skip
+            yield (detail, *values[name], 'Plan with constraints.framework "torchtitan".')
     ranks = shard_replicas(plan, request) * degrees.cp * degrees.tp
     if ranks % expert_ranks(one, request):
         yield (f"experts shared by {expert_ranks(one, request)} ranks, where {ranks} have one copy of the state: "

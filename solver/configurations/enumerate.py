@@ -18,6 +18,7 @@ from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
+from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
@@ -124,10 +125,12 @@ def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
     heads = attention.num_kv_heads
     domain = max(pool.gpu.scale_up_domain_gpus for pool in pools)
     wanted = request.constraints.allowed.tp or _powers_of_two(min(domain, MOST_TENSOR_PARALLEL))
+    framework = request.constraints.framework
     return [
         tp
         for tp in wanted
-        if attention.num_heads % tp == 0
+        if (framework is None or not any(framework.tensor_limits(request.workload.architecture, tp)))
+        and attention.num_heads % tp == 0
         and (heads % tp == 0 or tp % heads == 0)
         and any(pool.gpu.scale_up_domain_gpus % tp == 0 for pool in pools)
     ]
@@ -256,6 +259,7 @@ def _with_batches(request: PlanRequest, rows: Rows, most_operations: float) -> R
     framework = request.constraints.framework
     if framework is not None and framework.microbatch_per_rank:
         keep &= (rows["vpp"][:, None] == 1) | (num_microbatches >= rows["pp"][:, None])
+    keep &= token_splits(request, rows["tp"], rows["cp"], table[:, 1])
     if request.constraints.use_all_gpus:
         replica = rows["tp"] * rows["cp"] * rows["pp"]
         keep &= (dp + 1) * replica[:, None] > usable_gpus(request)
@@ -298,7 +302,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
 def optimizer_copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
     """Numbers of copies of the optimizer state that zero1 may keep: up to one per place."""
     framework = request.constraints.framework
-    several = framework is None or framework.optimizer_copies
+    several = framework is None or framework.has_copies(request.workload.optimizer.name)
     return list(range(1, num_places(pools) + 1)) if several else [1]
 
 

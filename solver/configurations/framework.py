@@ -5,7 +5,9 @@ Schedules are the scheduler's to choose, a fused backward the evaluation's.
 
 from __future__ import annotations
 
+from models.framework import FrameworkProfile
 from models.outcome import Reason
+from models.plan import Sharding
 from models.request import AllowedDegrees, PlanRequest
 from models.schedule import Backward
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, MOST_TENSOR_PARALLEL, USUAL_SHARDING
@@ -28,12 +30,25 @@ def framework_reasons(request: PlanRequest) -> tuple[Reason, ...]:
         Reason(
             code="nothing-allowed",
             pointer=f"/constraints/allowed/{name}",
-            detail=f"allowed.{name} names nothing that {profile.name} runs",
+            detail=f"allowed.{name} names nothing that {profile.name} runs{_why(request, profile, name)}",
             remedies=(f"leave allowed.{name} out", "set constraints.framework to null or to another profile"),
         )
         for name, values in _values(request).items()
         if not values
     )
+
+
+def _why(request: PlanRequest, profile: FrameworkProfile, name: str) -> str:
+    """Which limit is in the way, where it follows from the job."""
+    workload = request.workload
+    if name == "sharding" and not profile.shards(workload.optimizer.name):
+        return f", which does not shard the state of {workload.optimizer.name}"
+    if name == "pp":
+        return ", which ties embeddings on one rank"
+    if name == "tp":
+        limits = profile.tensor_limits(workload.architecture, (request.constraints.allowed.tp or (1,))[0])
+        return f": {next(limits, '')}"
+    return ""
 
 
 def backward_of(request: PlanRequest) -> Backward:
@@ -46,20 +61,26 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     """What both the request and the profile allow, by the names of `AllowedDegrees`."""
     profile, allowed = request.constraints.framework, request.constraints.allowed
     assert profile is not None
-    usual = tuple(one for one in USUAL_SHARDING if one in profile.sharding) or profile.sharding
+    splits = profile.sharding if profile.shards(request.workload.optimizer.name) else _unsplit(profile)
+    usual = tuple(one for one in USUAL_SHARDING if one in splits) or splits
     found: dict[str, tuple[object, ...]] = {
-        "sharding": tuple(one for one in allowed.sharding or usual if one in profile.sharding),
+        "sharding": tuple(one for one in allowed.sharding or usual if one in splits),
         "family": tuple(one for one in allowed.family or FAMILY_CODES if one in profile.families),
     }
     if not profile.context_parallel:
         found["cp"] = tuple(one for one in allowed.cp or (1,) if one == 1)
     if not profile.has_pipelines(request.workload.architecture):
         found["pp"] = tuple(one for one in allowed.pp or (1,) if one == 1)
-    if not profile.repeated_kv_heads:
-        heads = request.workload.architecture.attention.num_kv_heads
-        found["tp"] = tuple(
-            one for one in allowed.tp or range(1, min(heads, MOST_TENSOR_PARALLEL) + 1) if heads % one == 0
-        )
+    architecture = request.workload.architecture
+    heads = architecture.attention.num_kv_heads
+    usual_tp = () if profile.repeated_kv_heads else tuple(range(1, min(heads, MOST_TENSOR_PARALLEL) + 1))
+    if wanted := allowed.tp or usual_tp:
+        found["tp"] = tuple(one for one in wanted if not any(profile.tensor_limits(architecture, one)))
     if not profile.unequal_layers:
         found["layer_split"] = tuple(one for one in allowed.layer_split or LAYER_SPLIT_CODES if one == "even")
     return found
+
+
+def _unsplit(profile: FrameworkProfile) -> tuple[Sharding, ...]:
+    """What is left of its ways of sharding for an optimizer whose state it does not split."""
+    return tuple(one for one in profile.sharding if one == "ddp")

@@ -82,7 +82,7 @@ def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]
         if copies == used.num_state_copies or used.degrees.dp % copies or used.degrees.dp == copies:
             continue
         moved = used.model_copy(update={"shard_group_replicas": used.degrees.dp // copies})
-        if framework is not None and any(framework.lacks(moved, context.job.architecture)):
+        if framework is not None and any(framework.lacks(moved, context.request.workload)):
             continue
         if all(route.num_replicas % bundle_of(moved) == 0 for route in candidate.routes):
             yield replace(candidate, configuration=moved)

@@ -58,11 +58,25 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
             or (
                 f"no combination of the allowed degrees divides {context.job.num_layers} layers, "
                 f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
-                f"{context.usable_gpus} GPUs"
+                f"{context.usable_gpus} GPUs{_own_limit(request, lambda changed: bool(len(enumerate_space(changed))))}"
             ),
             remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
         ),
     )
+
+
+def _own_limit(request: PlanRequest, helps: Helps) -> str:
+    """A limit of the framework's own, where that is all that is in the way; else empty."""
+    framework, free = request.constraints.framework, request.with_constraints(framework=None)
+    if framework is None or not helps(free):
+        return ""
+    one = _tried(free).columns
+    for tp, cp, size in zip(one.tp.tolist(), one.cp.tolist(), one.micro_batch.tolist(), strict=True):
+        limit = framework.token_limit(request.workload, tp=tp, cp=cp, micro_batch_sequences=size)
+        limit = limit or next(framework.tensor_limits(request.workload.architecture, tp), "")
+        if limit:
+            return f"; {limit}"
+    return f"; {framework.name} has limits of its own"
 
 
 def _leaving_gpus_idle(request: PlanRequest) -> str:
@@ -181,6 +195,7 @@ def _memory_too_small(context: Context, space: Space, need_bytes: float, row: in
                 f"the smallest state needs {need_bytes / GIB:.1f} GiB per GPU{where} ({shape}, "
                 f"{SHARDING_CODES[columns.sharding[row]]}, recompute {RECOMPUTE_CODES[columns.recompute[row]]}), "
                 f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, {limit_bytes / GIB:.1f} after headroom"
+                f"{_own_limit(request, _fits)}"
             ),
             remedies=(
                 *_checked(request, offers, _fits, late),
@@ -320,6 +335,8 @@ def _lifted(request: PlanRequest) -> Iterator[Offer]:
     named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
     for name in named:
         yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
+    if request.constraints.framework is not None:
+        yield "set constraints.framework to null", request.with_constraints(framework=None)
     if request.constraints.use_all_gpus:
         yield "set constraints.use_all_gpus to false", request.with_constraints(use_all_gpus=False)
     if len(named) > 1:

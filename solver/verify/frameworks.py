@@ -23,7 +23,7 @@ def unsupported_configuration(
     profile: FrameworkProfile, used: Configuration, request: PlanRequest
 ) -> Iterator[Finding]:
     """What of a configuration the framework cannot be told to run."""
-    return (Finding(name, detail) for name, detail in profile.lacks(used, request.workload.architecture))
+    return (Finding(name, detail) for name, detail in profile.lacks(used, request.workload))
 
 
 def unsupported_schedules(

@@ -88,7 +88,7 @@ def test_experts_are_shared_inside_a_copy_of_the_state(export: Any, group: int, 
 @pytest.mark.parametrize("export", [megatron_args, nemo_job, torchtitan_args])
 @pytest.mark.parametrize(
     ("length", "tp", "cp", "taken"),
-    [(4096, 8, 1, True), (4100, 8, 1, False), (4100, 4, 1, True), (4108, 4, 2, False), (4112, 4, 2, True)],
+    [(4096, 8, 1, True), (4100, 8, 1, False), (4100, 4, 1, True), (4108, 4, 2, False), (4352, 4, 2, True)],
 )
 def test_sequences_are_split_evenly(export: Any, length: int, tp: int, cp: int, taken: bool) -> None:
     """_split_along_first_dim of Megatron and Trainer of torchtitan: lengths divide by tp, and by twice cp."""
@@ -101,6 +101,48 @@ def test_sequences_are_split_evenly(export: Any, length: int, tp: int, cp: int, 
         return
     with pytest.raises(Refused, match="splits them evenly"):
         export(plan, asked)
+
+
+def test_blocks_of_attention_are_split_evenly() -> None:
+    """_create_cp_block_mask of PyTorch: "Q_LEN is not divisible by CP mesh world size * BLOCK_SIZE"."""
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=4, cp=2, pp=2, dp=2), sharding="fsdp", micro_batch_sequences=1)
+    request = whole_host_request()
+    asked = request.model_copy(update={"workload": request.workload.model_copy(update={"sequence_length": 4112})})
+    assert megatron_args(plan, asked)
+    with pytest.raises(Refused, match="splits them evenly, 256 has to divide them"):
+        torchtitan_args(plan, asked)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("changes", "tp", "why"),
+    [
+        ({"ffn_hidden_size": 14332}, 8, "splits feed-forward blocks evenly, 14332 wide over tp 8"),
+        ({"ffn_hidden_size": 14332}, 4, ""),
+    ],
+)
+def test_widths_are_split_evenly(export: Any, changes: dict[str, Any], tp: int, why: str) -> None:
+    """ensure_divisibility of ColumnParallelLinear and RowParallelLinear."""
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=tp, pp=2, dp=16 // tp))
+    asked = _asking(_model("llama-3.1-8b", {}, **changes))
+    if not why:
+        assert export(plan, asked)
+        return
+    with pytest.raises(Refused, match=why) as caught:
+        export(plan, asked)
+    assert caught.value.faults[0].pointer == "/plan/configuration/degrees/tp"
+
+
+@BOTH
+@pytest.mark.parametrize(("sharding", "taken"), [("ddp", True), ("zero1", False), ("fsdp", False)])
+def test_only_adam_and_muon_are_sharded(export: Any, sharding: str, taken: bool) -> None:
+    """DistributedOptimizer: "Only Adam and HybridDeviceOptimizer currently supported"; muon has its own."""
+    plan = whole_host_plan("dp_out", sharding=sharding, shard_group_replicas=1 if sharding == "ddp" else 2)
+    if taken:
+        assert export(plan, _asking(optimizer="sgd"))
+        return
+    with pytest.raises(Refused, match="shards the state of adam, muon over replicas, not that of sgd"):
+        export(plan, _asking(optimizer="sgd"))
 
 
 @BOTH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,66 @@ def test_a_framework_ties_embeddings_and_repeats_heads_as_it_can(framework: str 
     for name in ("tp", "pp") if profile is not None else ():
         degrees = used.degrees.model_copy(update={"tp": 1, "pp": 1, name: 8})
         other = used.model_copy(update={"degrees": degrees})
-        assert (name in dict(profile.lacks(other, asked.workload.architecture))) == limited
+        assert (name in dict(profile.lacks(other, asked.workload))) == limited
+
+
+@pytest.mark.parametrize(
+    ("framework", "length", "pairs"),
+    [
+        (None, 5000, {(1, 1), (4, 1), (8, 1), (1, 2), (4, 2), (8, 2)}),
+        ("megatron-core", 5000, {(1, 1), (4, 1), (8, 1), (1, 2), (4, 2)}),
+        ("torchtitan", 5000, {(1, 1), (4, 1), (8, 1)}),
+        ("torchtitan", 5120, {(1, 1), (4, 1), (8, 1), (1, 2), (4, 2), (8, 2)}),
+        ("megatron-core", 12289, {(1, 1)}),
+    ],
+)
+def test_tokens_are_split_as_the_framework_needs(
+    framework: str | None, length: int, pairs: set[tuple[int, int]]
+) -> None:
+    """Megatron by tp cp and 2 cp, torchtitan the tokens of a micro-batch by 2 tp cp and 128 cp."""
+    allowed = {**FIXED, "tp": [1, 4, 8], "cp": [1, 2], "pp": [1]}
+    asked = job(allowed=allowed, workload={"sequence_length": length}, constraints={"framework": framework})
+    one = enumerate_space(within_framework(asked)).columns
+    assert set(zip(one.tp.tolist(), one.cp.tolist(), strict=True)) == pairs
+
+
+def test_micro_batches_of_a_framework_may_divide_where_sequences_do_not() -> None:
+    allowed = {**FIXED, "tp": [8], "pp": [1], "micro_batch_sequences": [1, 2, 8]}
+    asked = job(allowed=allowed, workload={"sequence_length": 4097}, constraints={"framework": "torchtitan"})
+    assert set(enumerate_space(within_framework(asked)).columns.micro_batch) == {8}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "sharding", "copies"), [("adam", {1}, {1, 2}), ("muon", {1}, {1}), ("sgd", {0}, None)]
+)
+def test_a_framework_shards_the_optimizers_that_it_can(
+    optimizer: str, sharding: set[int], copies: set[int] | None
+) -> None:
+    asked = job(allowed={}, workload={"optimizer": {"name": optimizer}}, constraints={"framework": "megatron-core"})
+    one = enumerate_space(within_framework(asked)).columns
+    assert set(one.sharding.tolist()) == sharding
+    assert copies is None or set((one.dp // one.shard_group).tolist()) == copies
+
+
+@pytest.mark.parametrize(
+    ("changes", "degrees"),
+    [
+        ({}, {1, 2, 4, 8}),
+        ({"ffn_hidden_size": 14332}, {1, 2, 4}),
+        ({"moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 1410}}, {1, 2}),
+        (
+            {
+                "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 1408},
+                "definition": {"linear_bias": True},
+            },
+            {1},
+        ),
+    ],
+)
+def test_a_framework_splits_widths_evenly(changes: dict[str, Any], degrees: set[int]) -> None:
+    architecture = {**ARCHITECTURE, **changes}
+    asked = job(allowed={}, workload={"architecture": architecture}, constraints={"framework": "megatron-core"})
+    assert set(enumerate_space(within_framework(asked)).columns.tp) == degrees
 
 
 def test_enumeration_holds_no_second_copy_of_the_space() -> None:

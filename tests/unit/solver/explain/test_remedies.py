@@ -9,10 +9,12 @@ import pytest
 
 from models.request import PlanRequest
 from solver.planner import validate
-from tests.build_job import FIXED, job
+from tests.build_job import ARCHITECTURE, FIXED, job
 
 LARGE = {"architecture": "llama-3.1-405b"}
 MIDDLE = {"architecture": "llama-3.1-70b"}
+MEGATRON = {"framework": "megatron-core"}
+LONG = {"sequence_length": 1_000_002, "global_batch_sequences": 1}
 HALF = {"memory_headroom_fraction": 0.5}
 
 
@@ -60,6 +62,8 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
         job(workload=MIDDLE, allowed={"recompute": ["none"], "sharding": ["zero1"]}, hosts=(1, 1), constraints=HALF),
         job(allowed={"pp": [16], "tp": [8], "dp": [1]}, hosts=(8, 8), constraints={"max_gpus": 64}),
         job(allowed={"tp": [4], "cp": [8]}, workload={"sequence_length": 4100}),
+        job(allowed={"tp": [8], "cp": [1]}, workload={"sequence_length": 5001}, constraints=MEGATRON),
+        job(allowed={}, hosts=(1,), workload=LONG, constraints=MEGATRON),
         job(allowed={}, batch=1_048_573),
         job(allowed={"dp": [3], "pp": [8]}, batch=900_021),
     ],
@@ -69,6 +73,36 @@ def test_every_remedy_that_is_offered_helps(request_: PlanRequest) -> None:
         changed = applied(request_, remedy)
         if changed is not None:
             assert validate(changed) == (), remedy
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit"),
+    [
+        (
+            job(allowed={"tp": [8], "cp": [1]}, workload={"sequence_length": 5001}, constraints=MEGATRON),
+            "; sequences of 5001 tokens over 8 tensor-parallel and 1 context-parallel ranks: megatron-core splits",
+        ),
+        (job(allowed={}, hosts=(1,), workload=LONG, constraints=MEGATRON), "megatron-core splits them evenly"),
+        (
+            job(allowed={"tp": [8]}, workload={"architecture": {**ARCHITECTURE, "ffn_hidden_size": 14332}},
+                constraints=MEGATRON),
+            "megatron-core splits feed-forward blocks evenly, 14332 wide over tp 8",
+        ),
+        (
+            job(allowed={"sharding": ["zero1"]}, workload={"optimizer": {"name": "sgd"}}, constraints=MEGATRON),
+            "does not shard the state of sgd",
+        ),
+        (
+            job(allowed={"pp": [4]}, workload={"architecture": {**ARCHITECTURE, "tied_embeddings": True}},
+                constraints={"framework": "torchtitan"}),
+            "ties embeddings on one rank",
+        ),
+    ],
+)  # fmt: skip
+def test_a_limit_of_the_framework_is_named(request_: PlanRequest, limit: str) -> None:
+    (found,) = validate(request_)
+    assert limit in found.detail
+    assert any("framework" in remedy for remedy in found.remedies)
 
 
 def test_headroom_is_not_blamed_where_the_memory_itself_is_too_small() -> None:
