@@ -26,6 +26,7 @@ NAMES = {
 OPPOSITES = {
     "add_bias_linear": "disable_bias_linear",
     "apply_rope_fusion": "no_rope_fusion",
+    "bias_dropout_fusion": "no_bias_dropout_fusion",
     "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
 }
 # How positions are told, in the words of position_embedding_type.
@@ -78,6 +79,7 @@ def _attention(architecture: Architecture) -> Fields:
         return {"num_attention_heads": one.num_heads, "kv_channels": one.head_dim, "num_query_groups": one.num_kv_heads}
     return {
         "num_attention_heads": one.num_heads,
+        "kv_channels": one.v_head_dim,
         "multi_latent_attention": True,
         "q_lora_rank": one.q_lora_rank or None,
         "kv_lora_rank": one.kv_lora_rank,
@@ -125,6 +127,7 @@ def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
         "moe_router_num_groups": one.router_groups or None,
         "moe_router_group_topk": one.router_groups_per_token or None,
         "moe_router_topk_scaling_factor": one.router_scale if one.router_scale != 1 else None,
+        **({"bias_dropout_fusion": False} if one.linear_bias else {}),
     }
 
 

@@ -146,6 +146,46 @@ def test_only_adam_and_muon_are_sharded(export: Any, sharding: str, taken: bool)
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("definition", "moe", "why"),
+    [
+        ({"linear_bias": True}, {"num_shared_experts": 1}, "shared experts with biases"),
+        ({"router_groups": 3, "router_groups_per_token": 1}, {}, "groups of equal size"),
+        ({"router_groups": 8, "router_groups_per_token": 1}, {}, "groups of equal size that hold as many"),
+        ({"router_groups": 4, "router_groups_per_token": 2}, {}, ""),
+    ],
+)
+def test_experts_have_a_form_in_megatron(
+    export: Any, definition: dict[str, Any], moe: dict[str, Any], why: str
+) -> None:
+    """SharedExpertMLP: "bias is not supported"; TransformerConfig and group_limited_topk: groups of equal size."""
+    entry: dict[str, Any] = named_entry("models", "mixtral-8x7b")
+    asked = _asking(_model("mixtral-8x7b", definition, moe={**entry["moe"], **moe}))
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=1, pp=2, dp=16), layers_per_stage=(16, 16))
+    if not why:
+        assert export(plan, asked)
+        return
+    with pytest.raises(Refused, match=why):
+        export(plan, asked)
+
+
+@BOTH
+def test_experts_with_biases_are_added_apart(export: Any) -> None:
+    """TEGroupedMLP: "bias_dropout_fusion is not supported in TEGroupedMLP when add_bias_linear=True"."""
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=1, pp=2, dp=16), layers_per_stage=(16, 16))
+    for has_bias in (True, False):
+        text = export(plan, _asking(_model("mixtral-8x7b", {"linear_bias": has_bias})))
+        assert ("bias-dropout-fusion" in text or "bias_dropout_fusion" in text) == has_bias
+
+
+def test_latent_attention_states_the_width_of_its_heads() -> None:
+    """validate_args divides the hidden size by the heads where --kv-channels is not given."""
+    model = _model("deepseek-v3", {}, hidden_size=7160, num_mtp_layers=0)
+    text = megatron_args(whole_host_plan("dp_out", layers_per_stage=(31, 30)), _asking(model))
+    assert "--kv-channels 128" in text
+
+
+@BOTH
 def test_experts_with_biases_are_not_split(export: Any) -> None:
     """TransformerConfig: "Bias in Moe is only supported when ETP==1"."""
     model = _model("mixtral-8x7b", {"linear_bias": True})
