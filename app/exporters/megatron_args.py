@@ -18,6 +18,7 @@ from app.exporters.megatron_model import (
     Fields,
     arguments,
     command_line_losses,
+    definition_of,
     model_arguments,
     model_fields,
     model_losses,
@@ -28,7 +29,7 @@ from app.exporters.transport_losses import transport_losses
 from app.exporters.workload_losses import workload_losses
 from app.faults import refused
 from models.framework import packaged_framework
-from models.plan import Configuration, Plan
+from models.plan import Configuration, Degrees, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
 from models.workload import Architecture, Workload
@@ -45,9 +46,9 @@ TARGET = Target(
 )
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
 COMMUNICATORS_FILE = "communicators.yaml"
-# Arguments, and values of theirs, that the oldest core of TARGET has not: the first release that parses them.
+# Arguments, and values of theirs, that the oldest core of TARGET has not: the first that takes them beside the rest.
 SINCE = {"--rope-type": "0.14", "--use-megatron-fsdp": "0.14", "--quick-geglu": "0.15", "--fp4-format": "0.15",
-         "muon": "0.16", "dist_muon": "0.16", "--outer-dp-sharding-strategy": "0.16",
+         "muon": "0.18", "dist_muon": "0.17", "--outer-dp-sharding-strategy": "0.16",
          "--yarn-original-max-position-embeddings": "0.19"}  # fmt: skip
 RECOMPUTE: dict[str, Fields] = {
     "none": {},
@@ -79,7 +80,7 @@ def _stated(plan: Plan, request: PlanRequest) -> list[Argument]:
         *_parallelism(plan, request.workload.architecture),
         *_interleaving(plan),
         ("--nccl-communicator-config-path", COMMUNICATORS_FILE),
-        *_sharding(plan.configuration),
+        *_sharding(plan.configuration, request.workload.optimizer.name == "muon"),
         *arguments(RECOMPUTE[plan.configuration.recompute]),
         *PRECISION[request.workload.precision],
         *_batch(plan.configuration, request.workload),
@@ -177,10 +178,12 @@ def _layers(num_layers: int) -> str:
     return "t" * num_layers if num_layers < 4 else f"t*{num_layers}"
 
 
-def _sharding(one: Configuration) -> Iterator[Argument]:
+def _sharding(one: Configuration, by_name: bool) -> Iterator[Argument]:
+    """A distributed Muon is told by its name alone (`_optimizer`): core 0.17 refuses the flag beside it."""
     instances = one.num_state_copies
     if one.sharding == "zero1":
-        yield ("--use-distributed-optimizer",)
+        if not by_name:
+            yield ("--use-distributed-optimizer",)
         if instances > 1:
             yield "--num-distributed-optimizer-instances", str(instances)
         yield ("--overlap-grad-reduce",)
@@ -219,6 +222,18 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
         yield from command_line_losses(request.workload.architecture)
         words = dict.fromkeys(word for argument in _stated(plan, request) for word in argument)
         yield from (f"{word} to cores before {SINCE[word]}, which do not have it" for word in words if word in SINCE)
+        yield from _release_losses(plan.configuration.degrees, request.workload.architecture)
+
+
+def _release_losses(degrees: Degrees, architecture: Architecture) -> Iterator[str]:
+    """What older releases refuse in combination. Source: arguments.py and transformer_config.py of these releases."""
+    heads = architecture.attention.num_kv_heads
+    if degrees.cp > 1 and architecture.num_mtp_layers:
+        yield "multi-token prediction over context-parallel ranks to cores before 0.14, which refuse it"
+    if architecture.moe is not None and definition_of(architecture).linear_bias:
+        yield "experts with biases to cores before 0.15, which refuse them"
+    if heads % degrees.tp:
+        yield f"{heads} key/value heads over {degrees.tp} ranks to cores before 0.16, which repeat none"
 
 
 def plan_losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:

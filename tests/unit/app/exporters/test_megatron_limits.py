@@ -185,6 +185,32 @@ def test_latent_attention_states_the_width_of_its_heads() -> None:
     assert "--kv-channels 128" in text
 
 
+@pytest.mark.parametrize(
+    ("sharding", "group", "name", "since"), [("zero1", 2, "dist_muon", "0.17"), ("ddp", 1, "muon", "0.18")]
+)
+def test_muon_is_told_as_every_release_with_it_takes_it(sharding: str, group: int, name: str, since: str) -> None:
+    """Core 0.16 and 0.17 refuse --use-distributed-optimizer beside it, and muon beside --overlap-grad-reduce."""
+    text = megatron_args(
+        whole_host_plan("dp_out", sharding=sharding, shard_group_replicas=group), _asking(optimizer="muon")
+    )
+    assert f"--optimizer {name}" in text
+    assert "--use-distributed-optimizer" not in text
+    assert f"{name} to cores before {since}" in text
+
+
+def test_what_older_releases_refuse_is_named() -> None:
+    attention = {"kind": "gqa", "num_heads": 32, "num_kv_heads": 4, "head_dim": 128}
+    model = _model("llama-3.1-8b", {"rope_scaling": None}, num_mtp_layers=1, attention=attention)
+    plan = whole_host_plan("dp_out", degrees=Degrees(tp=8, cp=2, pp=2, dp=1), layers_per_stage=(16, 16))
+    text = megatron_args(plan, _asking(model))
+    assert "4 key/value heads over 8 ranks to cores before 0.16" in text
+    assert "multi-token prediction over context-parallel ranks to cores before 0.14" in text
+    biased = whole_host_plan("dp_out", degrees=Degrees(tp=1, pp=2, dp=16), layers_per_stage=(16, 16))
+    assert "experts with biases to cores before 0.15" in megatron_args(
+        biased, _asking(_model("mixtral-8x7b", {"linear_bias": True}))
+    )
+
+
 @BOTH
 def test_experts_with_biases_are_not_split(export: Any) -> None:
     """TransformerConfig: "Bias in Moe is only supported when ETP==1"."""
