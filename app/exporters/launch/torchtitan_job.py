@@ -21,7 +21,8 @@ RECOMPUTE = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullA
 
 @dataclass(frozen=True)
 class TitanModel:
-    """A model of the registry: its module, the config function to start from, its flavour, and its sizes.
+    """A model of the registry: its module, the config function to start from, its flavour, and its sizes; the longest
+    sequences that its rotary positions are built for.
 
     The function for 405B swaps linear layers for FP8 ones: that of 70B is taken, with the model of 405B.
     """
@@ -34,14 +35,15 @@ class TitanModel:
     ffn_hidden_size: int
     num_heads: int
     vocab_size: int
+    most_tokens: int
     num_experts: int = 0
 
 
 MODELS = (
-    TitanModel("llama3", "llama3_8b", "8B", 32, 4096, 14336, 32, 128256),
-    TitanModel("llama3", "llama3_70b", "70B", 80, 8192, 28672, 64, 128256),
-    TitanModel("llama3", "llama3_70b", "405B", 126, 16384, 53248, 128, 128256),
-    TitanModel("deepseek_v3", "deepseek_v3_671b", "671B", 61, 7168, 18432, 128, 129280, 256),
+    TitanModel("llama3", "llama3_8b", "8B", 32, 4096, 14336, 32, 128256, 131072),
+    TitanModel("llama3", "llama3_70b", "70B", 80, 8192, 28672, 64, 128256, 131072),
+    TitanModel("llama3", "llama3_70b", "405B", 126, 16384, 53248, 128, 128256, 131072),
+    TitanModel("deepseek_v3", "deepseek_v3_671b", "671B", 61, 7168, 18432, 128, 129280, 16384, 256),
 )
 
 
@@ -66,7 +68,11 @@ def titan_model(architecture: Architecture) -> TitanModel:
 
 def torchtitan_job(plan: Plan, request: PlanRequest) -> str:
     """The module that `--module isthmus_job --config planned` names."""
-    one = titan_model(request.workload.architecture)
+    one, length = titan_model(request.workload.architecture), request.workload.sequence_length
+    if length > one.most_tokens:
+        raise refused("not-expressible", f"sequences of {length} tokens: the rotary positions of torchtitan's "
+                      f"{one.module} {one.flavour} end at {one.most_tokens}", "/request/workload/sequence_length",
+                      f"at most {one.most_tokens}", "Take --for megatron-core, or plan shorter sequences.")  # fmt: skip
     return render(
         "torchtitan_job.py.j2",
         model=one,
