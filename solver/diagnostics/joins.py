@@ -11,7 +11,7 @@ from models.cluster import Place, PlaceId, Uplink
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule, crosses_buildings, gpus_by_building
 from solver.network.islands import islands
-from solver.network.places import ancestors_of
+from solver.network.places import alike_pools, ancestors_of
 from solver.network.topology import UPLINK_PREFIX, build_topology
 
 SHOWN = 6  # names in a sentence
@@ -113,6 +113,17 @@ def uplink_beside_links(request: PlanRequest) -> Iterator[Found]:
             )
 
 
+def pools_alike(request: PlanRequest) -> Iterator[Found]:
+    """Pools of one place that differ in names and sizes alone: no tp x cp GPUs of a stage lie in two of them."""
+    index_of = {pool.id: index for index, pool in enumerate(request.cluster.pools)}
+    for first, *others in alike_pools(request):
+        names = names_of([pool.id for pool in (first, *others)])
+        yield (
+            f"/cluster/pools/{index_of[others[0].id]}",
+            f"pools {names} of {first.place!r} differ in names and sizes alone: no tp x cp GPUs of a stage lie in two",
+        )
+
+
 def names_of(places: list[PlaceId]) -> str:
     """The first few names, and how many more there are."""
     shown = ", ".join(repr(name) for name in places[:SHOWN])
@@ -136,4 +147,5 @@ RULES = (
     Rule("uplink-without-parent", "warning",
          ("give the place its parent", "state a link instead"), uplink_without_parent),
     Rule("uplink-beside-links", "note", ("remove the uplink if the links are the only way out",), uplink_beside_links),
+    Rule("pools-alike", "note", ("state them as one pool if nothing keeps them apart",), pools_alike),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_sp
 from solver.configurations.framework import within_framework
 from solver.context import Context
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
-from solver.network.places import usable_gpus, usable_pools
+from solver.network.places import alike_pools, usable_gpus, usable_pools, with_one_of_each
 from solver.objective import LONGEST_S
 
 GIB, DAY_S = 2.0**30, 86_400.0  # the units
@@ -31,6 +31,7 @@ PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 COUNTED_GPUS = 64  # of so few, one less matters, and every degree is tried; of more the usual ones, which is quicker
+MOST_NAMED = 6  # pools in a sentence
 MOST_HALVED = 10  # times, of what shares out a batch: 16 sequences a micro-batch for each of 64 replicas
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
@@ -48,7 +49,8 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
             return too_long
         if least := _least_need(context, unlimited):
             return _memory_too_small(context, unlimited, *least, late)
-    remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
+    offers = chain(_joined(request), _lifted(request))
+    remedies = _checked(request, offers, lambda changed: bool(len(enumerate_space(changed))), late)
     idle = _leaving_gpus_idle(request)
     return (
         Reason(
@@ -185,7 +187,7 @@ def _memory_too_small(context: Context, space: Space, need_bytes: float, row: in
     where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
     shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"
     request = context.request
-    offers = chain(_allowing(request), _lower_headroom(request, gpu, need_bytes), _lifted(request))
+    offers = chain(_allowing(request), _joined(request), _lower_headroom(request, gpu, need_bytes), _lifted(request))
     headroom = request.constraints.memory_headroom_fraction
     return (
         Reason(
@@ -214,7 +216,7 @@ def placement_reasons(context: Context, space: Space, late: Late = lambda: False
             pointer="/constraints",
             detail=f"some of the {len(space):,} configurations fit into memory, but the {context.usable_gpus} GPUs, "
             "the links between them and the constraints leave none of these a place",
-            remedies=_checked(request, chain(_anywhere(request), _lifted(request)), _has_place, late)
+            remedies=_checked(request, chain(_joined(request), _anywhere(request), _lifted(request)), _has_place, late)
             or ("give up several of the constraints together",),
         ),
     )
@@ -342,6 +344,14 @@ def _lifted(request: PlanRequest) -> Iterator[Offer]:
     if len(named) > 1:
         free = _with_allowed(request, **dict.fromkeys(named))
         yield f"leave all of constraints.allowed open{_without_limit(request)}", free.with_constraints(max_gpus=None)
+
+
+def _joined(request: PlanRequest) -> Iterator[Offer]:
+    """Pools of one place that differ in names and sizes alone stated as one, which larger stage groups fit into."""
+    if found := alike_pools(request):
+        names = ", ".join(pool.id for pool in found[0][:MOST_NAMED])
+        more = "" if len(found) == 1 and len(found[0]) <= MOST_NAMED else " and all others that are alike in one place"
+        yield f"state the pools {names}{more} as one", with_one_of_each(request)
 
 
 def _without_limit(request: PlanRequest) -> str:

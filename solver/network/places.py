@@ -41,3 +41,27 @@ def num_enclosing(request: PlanRequest) -> tuple[int, int]:
     enclosing = {place for pool in usable_pools(request) for place in around[pool.place]}
     levels = [level_of[place] for place in enclosing]
     return levels.count("building"), levels.count("region")
+
+
+def alike_pools(request: PlanRequest) -> list[list[Pool]]:
+    """Pools to use of one place that differ in names and sizes alone: where there are several, all of them.
+
+    A plan keeps them apart: no stage group spans two pools, for it takes the GPUs of one in their order.
+    """
+    size = {"id": "", "num_hosts": 1, "num_reserved_gpus": 0, "num_unhealthy_gpus": 0, "host_names": ()}
+    found: dict[Pool, list[Pool]] = {}
+    for pool in usable_pools(request):
+        found.setdefault(pool.model_copy(update=size), []).append(pool)
+    return [pools for pools in found.values() if len(pools) > 1]
+
+
+def with_one_of_each(request: PlanRequest) -> PlanRequest:
+    """The request with every set of alike pools stated as one, under the name of the first."""
+    pools = {pool.id: pool for pool in request.cluster.pools}
+    for first, *others in alike_pools(request):
+        sizes = ("num_hosts", "num_reserved_gpus", "num_unhealthy_gpus")
+        total = {size: sum(getattr(pool, size) for pool in (first, *others)) for size in sizes}
+        pools[first.id] = first.model_copy(update={**total, "host_names": ()})
+        for other in others:
+            del pools[other.id]
+    return request.with_cluster(pools=tuple(pools.values()))

@@ -57,6 +57,13 @@ def pool(**changes: Any) -> Change:
     return lambda one: one["cluster"]["pools"][0].update(changes)
 
 
+def one_more_pool(**changes: Any) -> Change:
+    """A third pool, like the first but in name and size."""
+    return lambda one: one["cluster"]["pools"].append(
+        {**one["cluster"]["pools"][0], "id": "pc", "num_hosts": 3, **changes}
+    )
+
+
 def gpu(**changes: Any) -> Change:
     return lambda one: [own["gpu"].update(changes) for own in one["cluster"]["pools"]]
 
@@ -96,6 +103,7 @@ CASES: list[tuple[str, str, Change]] = [
     ("pool-without-gpus", "/cluster/pools/0", pool(num_reserved_gpus=64)),
     ("uplink-without-parent", "/cluster/places/0/uplink", place(0, uplink={"oversubscription": 4.0})),
     ("uplink-beside-links", "/cluster/places/1/uplink", place(1, uplink={"oversubscription": 4.0})),
+    ("pools-alike", "/cluster/pools/2", one_more_pool()),
     ("card-against-generation", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=4e11)),
     ("card-against-generation", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=1e11)),
     ("card-too-slow", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=5e8)),

@@ -105,6 +105,21 @@ def test_a_limit_of_the_framework_is_named(request_: PlanRequest, limit: str) ->
     assert any("framework" in remedy for remedy in found.remedies)
 
 
+@pytest.mark.parametrize("sizes", [(4, 4), (1, 2, 5), (3, 5)])
+def test_alike_pools_are_to_be_stated_as_one_where_a_stage_group_needs_both(sizes: tuple[int, ...]) -> None:
+    """A group of 64 GPUs, on 64 GPUs of one place."""
+    whole = job(hosts=(8,), allowed={"tp": [8], "cp": [8]}, workload={"sequence_length": 1_048_576})
+    assert validate(whole) == ()
+    pool = whole.cluster.pools[0]
+    pools = tuple(
+        pool.model_copy(update={"id": f"p{number}", "num_hosts": count}) for number, count in enumerate(sizes)
+    )
+    names = ", ".join(one.id for one in pools)
+    assert f"state the pools {names} as one" in remedies(whole.with_cluster(pools=pools))
+    faster = (pools[0].model_copy(update={"nic_bytes_per_s": 1e11}), *pools[1:])
+    assert not any(names in remedy for remedy in remedies(whole.with_cluster(pools=faster)))
+
+
 def test_headroom_is_not_blamed_where_the_memory_itself_is_too_small() -> None:
     offered = remedies(job(workload=LARGE, allowed=FIXED, constraints={"memory_headroom_fraction": 0.1}))
     assert not any("headroom" in one for one in offered)
