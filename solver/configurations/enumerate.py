@@ -285,7 +285,10 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """
     names = request.constraints.allowed.sharding or USUAL_SHARDING
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
-    options = [(SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1])]
+    replicas = np.unique(rows["dp"])
+    options = [
+        (SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1]) if (replicas % k == 0).any()
+    ]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))

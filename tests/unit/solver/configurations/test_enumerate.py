@@ -141,6 +141,18 @@ def test_enumeration_holds_no_second_copy_of_the_space() -> None:
     assert peak_bytes < 2 * _rows(space).nbytes
 
 
+def test_many_places_are_no_reason_to_try_copies_that_divide_no_replicas() -> None:
+    """Rows times places once took gigabytes, though a batch of 64 has few numbers of replicas."""
+    request = job(hosts=(1,) * 300, batch=64, allowed={"sharding": ["zero1", "hsdp"]})
+    tracemalloc.start()
+    space = enumerate_space(request)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    one = space.columns
+    assert set((one.dp // one.shard_group).tolist()) == {1, 2, 4, 8, 16, 32}
+    assert peak_bytes < 3 * _rows(space).nbytes
+
+
 def _rows(space: Space) -> npt.NDArray[np.int64]:
     columns = [getattr(space.columns, field.name) for field in fields(space.columns)]
     return np.stack([*columns, space.family, space.layer_split], axis=1)
