@@ -86,6 +86,12 @@ class FrameworkProfile(Frozen):
         description="Optimizers whose state it splits over replicas; null means any.",
         examples=[["adam", "muon"]],
     )
+    builds: Literal["any", "megatron"] = Field(
+        "any",
+        description="Jobs that it has; megatron: no shared experts with biases, groups of experts of equal size that "
+        "hold as many as a token takes of each, and Muon not in fp16.",
+        examples=["megatron"],
+    )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
     unequal_layers: bool = Field(
         True,
@@ -103,6 +109,7 @@ class FrameworkProfile(Frozen):
         for name, value, values in (("sharding", used.sharding, self.sharding), ("family", used.family, self.families)):
             if value not in values:
                 yield name, f"{self.name} has {', '.join(values)}, not {value}"
+        yield from self.job_limits(workload)
         yield from self._lacks_state(used, workload.optimizer.name)
         degrees, count = used.degrees, used.num_microbatches
         if degrees.pp > 1 and not self.has_pipelines(workload.architecture):
@@ -132,6 +139,24 @@ class FrameworkProfile(Frozen):
         if copies > 1 and sharing % degrees.ep:
             detail = f"{self.name} shares experts inside a copy of the state, over {sharing} ranks, not {degrees.ep}"
             yield "shard_group_replicas", detail
+
+    def job_limits(self, workload: Workload) -> Iterator[tuple[str, str]]:
+        """What of a job it has in no configuration: the place in the request and why."""
+        moe, one = workload.architecture.moe, workload.architecture.definition
+        if self.builds == "any":
+            return
+        if workload.optimizer.name == "muon" and workload.precision == "fp16":
+            yield "/workload/precision", f"{self.name} has muon in bf16 and fp32, not in fp16"
+        if moe is None or one is None:
+            return
+        where, groups, per_token = "/workload/architecture/moe", one.router_groups, one.router_groups_per_token
+        if one.linear_bias and moe.num_shared_experts:
+            yield f"{where}/num_shared_experts", f"{self.name} has no shared experts with biases"
+        if per_token and (moe.num_experts % groups or moe.experts_per_token // per_token > moe.num_experts // groups):
+            detail = (
+                f"{moe.num_experts} experts in {groups} groups, {per_token} of them for the {moe.experts_per_token}"
+            )
+            yield f"{where}/num_experts", f"{self.name} has groups of equal size that hold as many: {detail} of a token"
 
     def shards(self, optimizer: OptimizerName) -> bool:
         """Whether it splits the state of this optimizer over replicas."""

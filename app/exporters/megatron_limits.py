@@ -1,19 +1,18 @@
 """What Megatron refuses when it starts, so that no file is written that looks as if it could run.
 
-Source: validate_args of megatron/training/arguments.py, TransformerConfig and core/optimizer of Megatron-LM core 0.20,
-August 2026.
+Source: validate_args of megatron/training/arguments.py, TransformerConfig, SharedExpertMLP, group_limited_topk and
+core/optimizer of Megatron-LM core 0.20, August 2026.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.exporters.megatron_model import definition_of
 from app.faults import refused
 from models.framework import packaged_framework
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
-from models.workload import Architecture, Workload
+from models.workload import Workload
 
 Refusal = tuple[str, str, str]  # what, where in the plan or its request, what to do instead
 OTHER_PLAN = 'Plan with constraints.framework "megatron-core", or use the torchtitan and torch-schedule-csv exports.'
@@ -23,7 +22,6 @@ OTHER_OPTIMIZER = (
 # What the profile of Megatron lacks that its arguments cannot say either, and where it is in the plan's configuration.
 LACKED = {"family": "family", "num_microbatches": "num_microbatches", "shard_group_replicas": "shard_group_replicas",
           "optimizer": "sharding", "tp": "degrees/tp", "degrees": "degrees"}  # fmt: skip
-MOE = "/request/workload/architecture/moe"
 
 
 def check_megatron(plan: Plan, request: PlanRequest) -> None:
@@ -37,25 +35,8 @@ def _refusals(one: Configuration, workload: Workload) -> Iterator[Refusal]:
     for name, detail in packaged_framework("megatron-core").lacks(one, workload):
         if name in LACKED:
             yield detail, f"/plan/configuration/{LACKED[name]}", OTHER_PLAN
-    if workload.optimizer.name == "muon":
-        if one.sharding in ("fsdp", "hsdp"):
-            what = "muon over fully sharded parameters: Megatron's FSDP has adam and sgd"
-            yield what, "/plan/configuration/sharding", OTHER_OPTIMIZER
-        if workload.precision == "fp16":
-            yield "muon in fp16: Megatron has it in bf16 and fp32", "/request/workload/precision", "Plan for bf16."
-    yield from _of_experts(workload.architecture)
-
-
-def _of_experts(architecture: Architecture) -> Iterator[Refusal]:
-    """Source: SharedExpertMLP, group_limited_topk and TransformerConfig of core 0.20."""
-    moe, one = architecture.moe, definition_of(architecture)
-    if moe is None:
-        return
-    if one.linear_bias and moe.num_shared_experts:
-        yield ("shared experts with biases: Megatron has none", f"{MOE}/num_shared_experts",
-               "State a model without these biases.")  # fmt: skip
-    groups, per_token = one.router_groups, one.router_groups_per_token
-    if per_token and (moe.num_experts % groups or moe.experts_per_token // per_token > moe.num_experts // groups):
-        yield (f"{moe.experts_per_token} experts of {per_token} groups for each token, of {moe.num_experts} experts in "
-               f"{groups} groups: Megatron has groups of equal size that hold as many", f"{MOE}/num_experts",
-               "State router_groups that divide the experts.")  # fmt: skip
+        elif name.startswith("/workload/"):
+            yield detail, f"/request{name}", "State a job that Megatron has, or use the torchtitan export."
+    if workload.optimizer.name == "muon" and one.sharding in ("fsdp", "hsdp"):
+        what = "muon over fully sharded parameters: Megatron's FSDP has adam and sgd"
+        yield what, "/plan/configuration/sharding", OTHER_OPTIMIZER

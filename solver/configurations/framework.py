@@ -26,12 +26,17 @@ def framework_reasons(request: PlanRequest) -> tuple[Reason, ...]:
     profile = request.constraints.framework
     if profile is None:
         return ()
-    return tuple(
+    another = "set constraints.framework to null or to another profile"
+    unknown = tuple(
+        Reason(code="nothing-allowed", pointer=pointer, detail=detail, remedies=(another,))
+        for pointer, detail in profile.job_limits(request.workload)
+    )
+    return unknown or tuple(
         Reason(
             code="nothing-allowed",
             pointer=f"/constraints/allowed/{name}",
             detail=f"allowed.{name} names nothing that {profile.name} runs{_why(request, profile, name)}",
-            remedies=(f"leave allowed.{name} out", "set constraints.framework to null or to another profile"),
+            remedies=(f"leave allowed.{name} out", another),
         )
         for name, values in _values(request).items()
         if not values

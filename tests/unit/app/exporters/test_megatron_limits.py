@@ -42,7 +42,7 @@ def _model(name: str, definition: dict[str, Any], **changes: Any) -> Architectur
         ("fsdp", 2, "bf16", "Megatron's FSDP has adam and sgd"),
         ("hsdp", 1, "bf16", "Megatron's FSDP has adam and sgd"),
         ("zero1", 1, "bf16", "2 copies of the optimizer state"),
-        ("zero1", 2, "fp16", "muon in fp16"),
+        ("zero1", 2, "fp16", "muon in bf16 and fp32, not in fp16"),
     ],
 )
 def test_muon_is_refused_where_megatron_has_it_not(
@@ -149,7 +149,7 @@ def test_only_adam_and_muon_are_sharded(export: Any, sharding: str, taken: bool)
 @pytest.mark.parametrize(
     ("definition", "moe", "why"),
     [
-        ({"linear_bias": True}, {"num_shared_experts": 1}, "shared experts with biases"),
+        ({"linear_bias": True}, {"num_shared_experts": 1}, "no shared experts with biases"),
         ({"router_groups": 3, "router_groups_per_token": 1}, {}, "groups of equal size"),
         ({"router_groups": 8, "router_groups_per_token": 1}, {}, "groups of equal size that hold as many"),
         ({"router_groups": 4, "router_groups_per_token": 2}, {}, ""),

@@ -13,6 +13,11 @@ from tests.build_job import ARCHITECTURE, FIXED, job
 
 LARGE = {"architecture": "llama-3.1-405b"}
 MIDDLE = {"architecture": "llama-3.1-70b"}
+BIASED = {
+    **ARCHITECTURE,
+    "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 1408, "num_shared_experts": 1},
+    "definition": {"linear_bias": True},
+}
 MEGATRON = {"framework": "megatron-core"}
 LONG = {"sequence_length": 1_000_002, "global_batch_sequences": 1}
 HALF = {"memory_headroom_fraction": 0.5}
@@ -87,6 +92,14 @@ def test_every_remedy_that_is_offered_helps(request_: PlanRequest) -> None:
             job(allowed={"tp": [8]}, workload={"architecture": {**ARCHITECTURE, "ffn_hidden_size": 14332}},
                 constraints=MEGATRON),
             "megatron-core splits feed-forward blocks evenly, 14332 wide over tp 8",
+        ),
+        (
+            job(allowed={}, workload={"optimizer": {"name": "muon"}, "precision": "fp16"}, constraints=MEGATRON),
+            "megatron-core has muon in bf16 and fp32, not in fp16",
+        ),
+        (
+            job(allowed={}, workload={"architecture": BIASED}, constraints=MEGATRON),
+            "megatron-core has no shared experts with biases",
         ),
         (
             job(allowed={"sharding": ["zero1"]}, workload={"optimizer": {"name": "sgd"}}, constraints=MEGATRON),
