@@ -17,6 +17,7 @@ from solver.verify.rules.totals import usable_light_s
 
 SEARCHED = "the search is not repeated"
 RUNS = "schedules of frameworks are not stated; only that each is named once and runs no more than its profile has"
+IN_SLOTS = "messages in time slots take the delay of all at once; only that the path offers it and it keeps the pace"
 RIVAL = "only that it is not faster than light nor, by time, than the plan; `verify --deep` does more"
 
 
@@ -45,6 +46,10 @@ def _fields(case: Case) -> Iterator[tuple[str, str]]:
     if _recomputes_nothing(case):
         yield "/configuration/recompute", "none and selective are the same here: attention keeps nothing to recompute"
     yield from _policy(case)
+    for number, way in enumerate(plan.message_transports):
+        if way.route is not None:
+            for name in ("num_queue_pairs", "reliability"):
+                yield f"/message_transports/{number}/connection/{name}", IN_SLOTS
     for number, _ in enumerate(plan.transport):
         yield f"/transport/{number}/reason", "words; every figure of the choice is derived, the road not taken is not"
     known: list[RouteTimeline] = []

@@ -64,7 +64,8 @@ def test_what_is_not_judged_is_little_and_has_a_reason(name: str) -> None:
     request, plan = request_called(name), plan_called(name)
     assert judge(request, plan).violations == ()
     named = [one.pointer for one in plan.verdict.unjudged]
-    assert len(set(named)) == len(named) <= 11 + len(plan.transport) + 2 * len(plan.timelines) + 3
+    in_slots = sum(one.route is not None for one in plan.message_transports)
+    assert len(set(named)) == len(named) <= 11 + len(plan.transport) + 2 * len(plan.timelines) + 2 * in_slots + 3
     assert all(one.reason for one in plan.verdict.unjudged)
 
 
@@ -193,6 +194,14 @@ def test_the_share_that_messages_leave_to_gradients_is_judged_or_named(name, wai
     assert all({flow.cause for flow in load.flows} == {"pp", "dp"} for load in plan.link_loads)
     assert is_named("/transport_policy/exchange_share", plan) != waits
     assert bool(objections(name, transport_policy__exchange_share=lambda old: 1.05 * old)) == waits
+
+
+@pytest.mark.parametrize(("field", "value"), [("reliability", "selective_repeat"), ("num_queue_pairs", 2)])
+def test_what_no_figure_of_a_time_slot_follows_from_is_named(field, value):
+    name = "lossy planes"
+    number = next(index for index, one in enumerate(plan_called(name).message_transports) if one.route is not None)
+    assert objections(name, **{f"message_transports__{number}__connection__{field}": value}) == set()
+    assert is_named(f"/message_transports/{number}/connection/{field}", plan_called(name))
 
 
 def test_a_baseline_faster_than_the_plan_is_convicted():
