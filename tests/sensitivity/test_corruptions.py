@@ -204,6 +204,10 @@ def test_what_no_figure_of_a_time_slot_follows_from_is_named(field, value):
     assert is_named(f"/message_transports/{number}/connection/{field}", plan_called(name))
 
 
+def test_an_exchange_stated_twice_for_one_stage_and_never_for_another_is_convicted():
+    assert "exchange-complete" in objections("messages beside gradients", exchanges__3__stage=0)
+
+
 def test_a_baseline_faster_than_the_plan_is_convicted():
     plan = plan_called(REPLICAS)
     first = next(index for index, one in enumerate(plan.baselines) if one.iteration_s is not None)

@@ -151,7 +151,7 @@ class ExchangeRates(NamedTuple):
 
 
 def _exchange_rates(case: Case) -> ExchangeRates:
-    stated, stages = _by_stage(case), list(dict.fromkeys(_shared(case)))
+    stated, stages = _by_stage(case), _shared(case)
     if not stages:
         return ExchangeRates()
     exchanges = [stated[stage] for stage in stages]
@@ -171,11 +171,12 @@ def _is_one_ring(case: Case) -> bool:
 
 def _shared(case: Case) -> list[int]:
     """Stages whose exchange takes links between places."""
-    return [one.stage for one in case.stage_exchanges if one.shared_s > 0]
+    return [stage for stage, one in _by_stage(case).items() if one.shared_s > 0]
 
 
 def _by_stage(case: Case) -> Mapping[int, StageExchange]:
-    return {one.stage: one for one in case.plan.exchanges}
+    """Stated exchanges of stages that exist; of two of a stage the last."""
+    return {one.stage: one for one in case.stage_exchanges}
 
 
 def _size(case: Case, stages: Iterator[int] | list[int] | Mapping[int, float]) -> float:
