@@ -1,7 +1,4 @@
-"""An MCP server over the client: tools with which a program that talks can plan, ask again, explain and export.
-
-Every tool is one or two calls of the service; nothing is planned here. Needs the extra `mcp`.
-"""
+"""An MCP server over the client: tools with which a program that talks can plan, ask again, explain and export."""
 
 from __future__ import annotations
 

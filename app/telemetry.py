@@ -1,7 +1,4 @@
-"""Traces for OpenTelemetry, where the extra `otel` is installed and the settings ask for them.
-
-Whoever has something to trace takes TRACER, which does nothing without it.
-"""
+"""Traces for OpenTelemetry, where the extra `otel` is installed and the settings ask for them."""
 
 from __future__ import annotations
 

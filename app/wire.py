@@ -1,7 +1,4 @@
-"""The documents that the service answers with, as its routes write them and its clients read them.
-
-Knows neither HTTP nor how an answer is stored or made.
-"""
+"""The documents that the service answers with, as its routes write them and its clients read them."""
 
 from __future__ import annotations
 

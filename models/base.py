@@ -1,7 +1,4 @@
-"""The one base class of the vocabulary, and the annotated scalars that carry units into the schema.
-
-Values are frozen; unknown fields, NaN and infinity are refused.
-"""
+"""The one base class of the vocabulary, and the annotated scalars that carry units into the schema."""
 
 from __future__ import annotations
 

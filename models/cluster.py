@@ -1,7 +1,4 @@
-"""Where the job may run: the place tree, the GPU pools in it and the links between its places.
-
-Ids, the tree and the ends of links are checked when a value is made.
-"""
+"""Where the job may run: the place tree, the GPU pools in it and the links between its places."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a search ends with: a plan, the reasons why none exists, or nothing found in time. And progress on the way.
-
-An infeasible request is an answer, never an exception.
-"""
+"""What a search ends with: a plan, the reasons why none exists (an answer, no exception), or nothing found in time."""
 
 from __future__ import annotations
 

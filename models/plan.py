@@ -1,7 +1,4 @@
-"""The answer: configuration, placement, timelines, transport, memory, time, proof and assumptions.
-
-Everything in it can be checked from the request and the plan alone; nothing here computes.
-"""
+"""The answer: configuration, placement, timelines, transport, memory, time, proof and assumptions."""
 
 from __future__ import annotations
 

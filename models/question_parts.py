@@ -1,7 +1,4 @@
-"""What questions and answers share: a change at a JSON Pointer, whose request it is made to, a plan in short, a gain.
-
-The kinds of questions are in `questions` and beside it.
-"""
+"""What questions and answers share: a change at a JSON Pointer, whose request it is made to, a witness, a gain."""
 
 from __future__ import annotations
 

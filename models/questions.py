@@ -1,8 +1,4 @@
-"""Questions about a request, and their answers: why there is no plan, and what changes would be worth.
-
-A question names a request and changes it by JSON Pointer; an answer holds intervals, the plans behind them and what
-remains undecided.
-"""
+"""Questions about a request, and their answers: why there is no plan, and what changes would be worth."""
 
 from __future__ import annotations
 

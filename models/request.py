@@ -1,7 +1,4 @@
-"""A planning request: the job, the cluster, what is fixed, what is wanted and how long to look.
-
-Capacity and memory are the solver's lint.
-"""
+"""A planning request: the job, the cluster, what is fixed, what is wanted and how long to look."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A software stack as the cost model sees it: a few constants, each with the evidence it rests on.
-
-`solver/cost` says what each constant means in time.
-"""
+"""A software stack as the cost model sees it: a few constants, each with the evidence it rests on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is to be trained: the architecture, the batch, the precision and, where known, measured layer times.
-
-Where and how it runs is the plan.
-"""
+"""What is to be trained: the architecture, the batch, the precision and, where known, measured layer times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is it worth? A little and much more of everything that a request has so much of, and all of it in one building.
-
-Intervals are those of `question_parts`.
-"""
+"""What is it worth? A little and much more of all that a request has so much of, and all of it in one building."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Makes the documents that plan routes answer with from stored rows.
-
-Stored JSON text is put in as it is: it was validated when it was made.
-"""
+"""Makes the documents that plan routes answer with from stored rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The calibration resource: measured runs in, a fitted profile with its errors out, to be named by later requests.
-
-Routes only: declare, delegate, return. The fit runs in a child process.
-"""
+"""The calibration resource: measured runs in, a fitted profile with its errors out, to be named by later requests."""
 
 from __future__ import annotations
 

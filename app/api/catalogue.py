@@ -1,7 +1,4 @@
-"""What a client can name or copy: examples, catalogue entries, issue codes.
-
-Routes only; everything here ships with the program.
-"""
+"""What a client can name or copy: examples, catalogue entries, issue codes."""
 
 from __future__ import annotations
 

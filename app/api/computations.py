@@ -1,7 +1,4 @@
-"""Computations that are answered at once: validate a request, evaluate a plan, time a pipeline.
-
-Routes only. The work is done in child processes, a few at a time.
-"""
+"""Computations that are answered at once: validate a request, evaluate a plan, time a pipeline."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The OpenAPI document of a running service: made once, beside the event loop, and sent as it was made.
-
-What it says is in `openapi`.
-"""
+"""The OpenAPI document of a running service: made once, beside the event loop, and sent as it was made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The event stream of a plan: server-sent events, numbered, resumable, ending when the plan has ended.
-
-The numbers are those of the stored events, so any process can go on where another stopped.
-"""
+"""The event stream of a plan: server-sent events, numbered as they are stored, so any process can go on with it."""
 
 from __future__ import annotations
 

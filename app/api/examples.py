@@ -1,7 +1,4 @@
-"""Bodies that are ready to send, and typical problems, as the OpenAPI document and the example routes show them.
-
-Whole plan requests are catalogue entries. Tests send every one of them.
-"""
+"""Bodies that are ready to send, and typical problems, as the OpenAPI document and the example routes show them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plans in the form of other tools: one file, or the folder that starts the job, with hosts bound as they are exported.
-
-Routes only: declare, delegate, return.
-"""
+"""Plans in the form of other tools: one file, or the folder that starts the job, on hosts bound on the way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""HEAD for everything that answers GET: the same head, and no body.
-
-Where it arrives, every route behind it sees a GET.
-"""
+"""HEAD for everything that answers GET: the same head, and no body."""
 
 from __future__ import annotations
 

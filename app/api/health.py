@@ -1,7 +1,4 @@
-"""Whether this process lives, whether the service can take work, and its figures for Prometheus.
-
-Live never touches the database; ready does.
-"""
+"""Whether this process lives (without the database), whether it can take work, and its figures for Prometheus."""
 
 from __future__ import annotations
 

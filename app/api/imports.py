@@ -1,7 +1,4 @@
-"""Imports: topologies and model configurations of other tools as documents that a request may hold.
-
-Routes only. The reading runs in a child process; nothing is stored, and no address is followed.
-"""
+"""Topologies and model configurations of other tools as documents that a request may hold; nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The plan resource: submit, list, read, cancel, delete.
-
-Routes only: declare, delegate, return.
-"""
+"""The plan resource: submit, list, read, cancel, delete."""
 
 from __future__ import annotations
 

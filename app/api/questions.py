@@ -1,7 +1,4 @@
-"""The question resource: why there is no plan, and what changes would be worth.
-
-Routes only: declare, delegate, return.
-"""
+"""The question resource: why there is no plan, and what changes would be worth."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plans beside plans: the same request with something changed, what moved, and two plans compared.
-
-Routes only: declare, delegate, return.
-"""
+"""Plans beside plans: the same request with something changed, what moved, and two plans compared."""
 
 from __future__ import annotations
 

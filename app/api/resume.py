@@ -1,7 +1,4 @@
-"""A search that has ended goes on as a new plan: "give it ten more minutes".
-
-Routes only: declare, delegate, return.
-"""
+"""A search that has ended goes on as a new plan: "give it ten more minutes"."""
 
 from __future__ import annotations
 

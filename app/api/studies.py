@@ -1,7 +1,4 @@
-"""The study resource: a grid of what-ifs over one request, queued together and read as one table.
-
-Routes only: declare, delegate, return.
-"""
+"""The study resource: a grid of what-ifs over one request, queued together and read as one table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Names and labels: what clients call their plans and studies, and how lists are asked for by them.
-
-The fields and the query parameters; they change nothing of what is planned.
-"""
+"""Names and labels: what clients call their plans and studies, and how lists are asked for by them."""
 
 from __future__ import annotations
 

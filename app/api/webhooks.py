@@ -1,7 +1,4 @@
-"""Where the webhook of a plan or a study stands.
-
-Routes only: declare, delegate, return.
-"""
+"""Where the webhook of a plan or a study stands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus.AsyncClient`: one service, asked by a program that goes on while it waits.
-
-What can be asked is in `calls`; when a call is made again is in `connection`.
-"""
+"""`isthmus.AsyncClient`: one service, asked by a program that goes on while it waits."""
 
 from __future__ import annotations
 

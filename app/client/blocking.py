@@ -1,7 +1,4 @@
-"""`isthmus.Client`: one service, asked by a program that waits for its answers.
-
-What can be asked is in `calls`; when a call is made again is in `connection`.
-"""
+"""`isthmus.Client`: one service, asked by a program that waits for its answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Everything that the service can be asked, each as a value: method, path, body, and how its answer is read.
-
-Opens no connection: `client.call(calls.moves(plan_id))` does.
-"""
+"""Everything that the service can be asked, each as a value: method, path, body, and how its answer is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What both clients do around a call: the options of their connection, the repetitions, the reading of an answer.
-
-Follows no redirection: it talks to the one address it is given.
-"""
+"""What both clients do around a call: options, repetitions, reading of an answer. No redirection is followed."""
 
 from __future__ import annotations
 

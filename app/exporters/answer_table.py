@@ -1,7 +1,4 @@
-"""Answers that are points, frontiers, curves and values, as CSV: one line each.
-
-Numbers are written in full, so that nothing is lost to the reader.
-"""
+"""Answers that are points, frontiers, curves and values, as CSV: one line each, numbers in full."""
 
 from __future__ import annotations
 

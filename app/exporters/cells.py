@@ -1,7 +1,4 @@
-"""Tables as CSV for whoever opens them.
-
-A cell that a spreadsheet would take for a formula gets a leading apostrophe: names come from users.
-"""
+"""Tables as CSV in which no cell is a formula to a spreadsheet: names come from users."""
 
 from __future__ import annotations
 

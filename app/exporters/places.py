@@ -1,7 +1,4 @@
-"""Which building a place lies in, as far as the documents at hand say.
-
-The tree was checked when the request was read.
-"""
+"""Which building a place lies in, as far as the documents at hand say."""
 
 from __future__ import annotations
 

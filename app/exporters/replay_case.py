@@ -1,7 +1,4 @@
-"""What every process of an executed iteration needs to know: orders, times, messages, as one document.
-
-A case is one pipeline, or all replicas of a plan with their exchanges of gradients.
-"""
+"""What every process of an executed iteration needs to know: orders, times, messages, as one document."""
 
 from __future__ import annotations
 

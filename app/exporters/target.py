@@ -1,7 +1,4 @@
-"""What an export is made for, and the comment that says so at its top.
-
-The wording of versions, needs and losses, and the escape that keeps a name inside its comment.
-"""
+"""What an export is made for, and the comment that says so at its top."""
 
 from __future__ import annotations
 

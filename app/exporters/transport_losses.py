@@ -1,7 +1,4 @@
-"""What a plan says of its transport that a tool has no words for, as lines of a loss report.
-
-A tool tells which parts of a choice it carries.
-"""
+"""What a plan says of its transport that a tool has no words for, as lines of a loss report."""
 
 from __future__ import annotations
 

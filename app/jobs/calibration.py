@@ -1,7 +1,4 @@
-"""Fits a profile to measured rows for any door: the command line and the HTTP service ask the same function.
-
-The fit itself is the solver's.
-"""
+"""Fits a profile to measured rows for any door: the command line and the HTTP service ask the same function."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Two plans side by side, and what moves between them, as plain values.
-
-Every figure is a field of the plans; only differences are computed here.
-"""
+"""Two plans side by side, and what moves between them, as plain values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Imports for any door: texts of other tools in, a document of ours and what was left out.
-
-The reading is in `app/importers`; no file is opened here.
-"""
+"""Imports for any door: texts of other tools in, a document of ours and what was left out."""
 
 from __future__ import annotations
 

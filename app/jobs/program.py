@@ -1,7 +1,4 @@
-"""Which program this is: what was proven by another one need not hold.
-
-Imports nothing of what it digests.
-"""
+"""Which program this is, without importing any of it: what was proven by another one need not hold."""
 
 from __future__ import annotations
 

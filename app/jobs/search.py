@@ -1,7 +1,4 @@
-"""One attempt at one plan: a child searches, its news is stored, and its end becomes an honest state.
-
-A search goes on while the database does not answer.
-"""
+"""One attempt at one plan: a child searches, its news is stored, and its end becomes an honest state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a worker does besides searching: show that it lives, take over from the silent, remove what is old.
-
-Who is silent is decided by `lease.Silence`.
-"""
+"""What a worker does besides searching: show that it lives, take over from the silent, remove what is old."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A worker: takes queued plans while it has places, and searches each in a thread that watches a child process.
-
-Who holds what is decided by `storage.lease`; silent workers are the business of `supervisor`.
-"""
+"""A worker: takes queued plans while it has places, and searches each in a thread that watches a child process."""
 
 from __future__ import annotations
 

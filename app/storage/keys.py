@@ -1,7 +1,4 @@
-"""API keys: who may do what, and how much of it. Only a digest of the secret is kept.
-
-The form of a key, its making, its checking in constant time and its use per minute.
-"""
+"""API keys: who may do what, and how much of it. Only a digest of the secret is kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plan rows as clients see and change them: submit, read, cancel, delete.
-
-How it changes hands is in `lease` and `holds`, what workers write in `queue`.
-"""
+"""Plan rows as clients see and change them: submit, read, cancel, delete."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The queue as workers see it: take a plan, store its news, end it, give it back, take it from who is silent.
-
-The steps are those of `lease`.
-"""
+"""The queue as workers see it: take a plan, store its news, end it, give it back, take it from who is silent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Studies: a list of members, most of them plans of their own that carry the study's id.
-
-What a plan is and who may change it is `plans`' business.
-"""
+"""Studies: a list of members, most of them plans of their own that carry the study's id."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of the service as the current program version has them, and the engine that reaches them.
-
-`migrations` changes the shape of a database that exists.
-"""
+"""The tables of the service as the current program version has them, and the engine that reaches them."""
 
 from __future__ import annotations
 

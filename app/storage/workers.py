@@ -1,7 +1,4 @@
-"""Which workers live: one row for each run of a worker, with a number that grows while it lives.
-
-Who is silent is decided by `lease.Silence`, and what that means for plans by `queue`.
-"""
+"""Which workers live: one row for each run of a worker, with a number that grows while it lives."""
 
 from __future__ import annotations
 

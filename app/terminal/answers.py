@@ -1,7 +1,4 @@
-"""Answers to questions of worth and of sizing, for people.
-
-Every figure is one of the answer.
-"""
+"""Answers to questions of worth and of sizing, for people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus ask`: why there is no plan and what changes are worth, here or on a service.
-
-The questions are answered in `solver/questions`.
-"""
+"""`isthmus ask`: why there is no plan and what changes are worth, here or on a service."""
 
 from __future__ import annotations
 

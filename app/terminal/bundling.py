@@ -1,7 +1,4 @@
-"""`isthmus bundle`, `check ranks` and `check allocation`: the launch folder, and a started job beside it.
-
-What is in a bundle and what is compared is the exporters'.
-"""
+"""`isthmus bundle`, `check ranks` and `check allocation`: the launch folder, and a started job beside it."""
 
 from __future__ import annotations
 

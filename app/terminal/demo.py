@@ -1,7 +1,4 @@
-"""The demo: a service on a free loopback port, one real job posted over HTTP, its plan shown, everything stopped.
-
-Uses the service only through its public interface.
-"""
+"""The demo: a service on a free loopback port, one real job posted over HTTP, its plan shown, everything stopped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is installed and whether it works: versions, cores, memory, the database, each solver once.
-
-A check that fails is reported, never raised.
-"""
+"""What is installed and whether it works; a check that fails is reported, never raised."""
 
 from __future__ import annotations
 

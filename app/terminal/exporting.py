@@ -1,7 +1,4 @@
-"""`isthmus export`: a plan in the form of another tool, one form or all of them, here or from a service.
-
-The forms are those of `app/exporters`.
-"""
+"""`isthmus export`: a plan in the form of another tool, one form or all of them, here or from a service."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a command that failed tells its user, and what it ends with. Messages go to standard error.
-
-Imported only when there is one.
-"""
+"""What a command that failed tells its user, on standard error, and what it ends with; imported when one has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus import`: files of another tool in, a cluster or a model document out.
-
-The reading is in `app/importers`.
-"""
+"""`isthmus import`: files of another tool in, a cluster or a model document out."""
 
 from __future__ import annotations
 

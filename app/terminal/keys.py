@@ -1,7 +1,4 @@
-"""API keys from the command line: create, list, revoke.
-
-The secret is printed once and never stored.
-"""
+"""API keys from the command line: create, list, revoke. The secret is printed once and never stored."""
 
 from __future__ import annotations
 

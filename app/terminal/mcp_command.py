@@ -1,7 +1,4 @@
-"""`isthmus mcp`: the tools of a running service over standard input and output.
-
-The tools are in `app/mcp_server`, which needs the extra `mcp`.
-"""
+"""`isthmus mcp`: the tools of a running service over standard input and output."""
 
 from __future__ import annotations
 

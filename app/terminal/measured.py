@@ -1,7 +1,4 @@
-"""Compares predictions with measured rows, and fits a profile to them, as the command line asks for it.
-
-The comparisons and the fit themselves are the solver's.
-"""
+"""Compares predictions with measured rows, and fits a profile to them, as the command line asks for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus observe`: the logs and traces of a run beside its plan.
-
-The reading and the comparison are in `app/observations`.
-"""
+"""`isthmus observe`: the logs and traces of a run beside its plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus plan`, `schedule` and `check request`: requests in, outcomes out; here or on a service.
-
-Heavy imports are made by the command that needs them.
-"""
+"""`isthmus plan`, `schedule` and `check request`: requests in, outcomes out; here or on a service."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The progress line: elapsed time, incumbent, bound, gap.
-
-On a terminal one line is rewritten; elsewhere each better plan has a line.
-"""
+"""The progress line: on a terminal one line is rewritten; elsewhere each better plan has a line."""
 
 from __future__ import annotations
 

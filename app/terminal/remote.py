@@ -1,7 +1,4 @@
-"""The same commands on a running service: its client, and a search that is followed there.
-
-What a service refuses is told by `failures`.
-"""
+"""The same commands on a running service: its client, and a search that is followed there."""
 
 from __future__ import annotations
 

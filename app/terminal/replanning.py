@@ -1,7 +1,4 @@
-"""`isthmus replan`: what now, after a loss or a change, here or on a service; and answers that were prepared.
-
-The question is answered in `solver/questions`, like any other.
-"""
+"""`isthmus replan`: what now, after a loss or a change, here or on a service; and answers that were prepared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`isthmus replay`: executes a launch folder, the schedule of a plan, or a schedule with its problem; compares times.
-
-The execution is `app/replay`'s; heavy imports are made when it runs.
-"""
+"""`isthmus replay`: executes a launch folder, the schedule of a plan, or a schedule with its problem."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The file of a saved search: what `isthmus plan --save-search` writes and `isthmus resume` goes on from.
-
-It is compressed JSON with the request, the best outcome so far and the state of the search.
-"""
+"""The file of a saved search: compressed JSON with its request, the best outcome so far and its state."""
 
 from __future__ import annotations
 

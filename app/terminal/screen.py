@@ -1,7 +1,4 @@
-"""Where a command writes: its result to standard output, its news to standard error.
-
-NO_COLOR is honoured by rich.
-"""
+"""Where a command writes: its result to standard output, its news to standard error. rich honours NO_COLOR."""
 
 from __future__ import annotations
 

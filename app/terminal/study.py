@@ -1,7 +1,4 @@
-"""`isthmus study`: sends a grid of requests to a running service, waits for it, and shows it as one table.
-
-The service makes the grid, judges it and plans it; nothing is planned here.
-"""
+"""`isthmus study`: sends a grid of requests to a running service, waits for it, and shows it as one table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A plan, an infeasibility or a schedule as a person reads it in a terminal.
-
-Every figure shown is a field of the document; nothing is computed here but sums and shares.
-"""
+"""A plan, an infeasibility or a schedule as a person reads it in a terminal."""
 
 from __future__ import annotations
 

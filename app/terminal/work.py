@@ -1,7 +1,4 @@
-"""Runs one task of the command line in a child process, with a progress line and a hard stop.
-
-Ctrl-C ends the task with the best that it has.
-"""
+"""Runs a task of the command line in a child process; Ctrl-C ends it with the best that it has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Named GPU types, models, clusters and frameworks that ship with Isthmus, each number with its source.
-
-Entries are read as plain JSON; the model that uses one validates it.
-"""
+"""Named GPU types, models, clusters and frameworks that ship with Isthmus, each number with its source."""
 
 from __future__ import annotations
 

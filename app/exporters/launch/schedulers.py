@@ -1,7 +1,4 @@
-"""What a scheduler gets in a bundle: the files that start every rank on its planned host, and the commands in order.
-
-A new scheduler is a line in `SCHEDULERS`.
-"""
+"""What a scheduler gets in a bundle: the files that start every rank on its planned host, and the commands in order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a trainer gets in a bundle: its files, the command that every rank becomes, and what it cannot be told.
-
-A new trainer is a line in `TRAINERS`. What is in the files is the exporters'.
-"""
+"""What a trainer gets in a bundle: its files, the command that every rank becomes, and what it cannot be told."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Frontiers and curves as one picture: plans as points, and how far below them the bound lies.
-
-The picture stands alone: its colours are in it.
-"""
+"""Frontiers and curves as one picture that stands alone: plans as points, and how far below them the bound lies."""
 
 from __future__ import annotations
 

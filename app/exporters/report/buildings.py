@@ -1,7 +1,4 @@
-"""The map of buildings: who sits where, and what flows between them by cause.
-
-Links are numbered on the map; the table says what each carries.
-"""
+"""The map of buildings: who sits where, and what flows between them by cause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Quantities and configurations as a person reads them.
-
-Each shown number carries the exact one of the plan beside it, in a `data` element.
-"""
+"""Quantities as a person reads them, each with the exact number of the plan beside it, in a `data` element."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The pipeline over time: ranks as rows, F, B and W as colours, transfers between buildings as lanes, memory below.
-
-What is idle stays visible as the empty ground of a row.
-"""
+"""The pipeline over time: ranks as rows, F, B and W as colours, transfers between buildings as lanes, memory below."""
 
 from __future__ import annotations
 

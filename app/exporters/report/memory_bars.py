@@ -1,7 +1,4 @@
-"""Memory of one GPU of every pipeline rank against its limit, by cause.
-
-Peaks only: the course over time is under the pipeline.
-"""
+"""Memory of one GPU of every pipeline rank against its limit, by cause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The head of the report: the figures, the configuration in words, warnings, and what the proof covers.
-
-Every figure is a field of the plan.
-"""
+"""The head of the report: the figures, the configuration in words, warnings, and what the proof covers."""
 
 from __future__ import annotations
 

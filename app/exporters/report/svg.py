@@ -1,7 +1,4 @@
-"""Shapes and scales of the drawings.
-
-Colours are classes: the style sheet knows the themes.
-"""
+"""Shapes and scales of the drawings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The timelines as compact data for the zoom: whole ticks, differences instead of times, durations by stage and kind.
-
-The script of the page reads this form; it sets names as text, never as markup.
-"""
+"""The timelines as compact data for the zoom: whole ticks, differences of times, durations by stage and kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where the iteration time goes, and what distance costs.
-
-The parts of the waterfall are the plan's breakdown, and add up to its total.
-"""
+"""Where the iteration time goes, and what distance costs."""
 
 from __future__ import annotations
 
