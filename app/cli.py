@@ -24,8 +24,8 @@ from app.terminal.keys import keys
 from app.terminal.mcp_command import mcp
 from app.terminal.measuring import accuracy, calibrate
 from app.terminal.observing import observe
-from app.terminal.options import Json, Quiet
-from app.terminal.planning import check, plan, resume, schedule, settings_of
+from app.terminal.options import shared
+from app.terminal.planning import check_request, plan, resume, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
 from app.terminal.replanning import replan
 from app.terminal.replay import replay
@@ -69,14 +69,18 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     PLAN: (plan, resume, replan, ask, study, schedule, bundle),
     READ: (show, compare, verify, export, catalogue, examples),
     MEASURE: (observe, accuracy, calibrate, replay),
+    SERVICE: (mcp,),
 }
 for panel, commands in COMMANDS.items():
     for command in commands:
-        cli.command(rich_help_panel=panel)(command)
-cli.command("import", rich_help_panel=READ)(import_command)
-cli.command(rich_help_panel=SERVICE)(mcp)
-check.command("ranks")(check_ranks)
-check.command("allocation")(check_allocation)
+        cli.command(rich_help_panel=panel)(shared(command))
+cli.command("import", rich_help_panel=READ)(shared(import_command))
+check = typer.Typer(
+    help="Look for faults before they cost anything, and compare a started job with its plan.", no_args_is_help=True
+)
+check.command("request")(shared(check_request))
+check.command("ranks")(shared(check_ranks))
+check.command("allocation")(shared(check_allocation))
 cli.add_typer(check, name="check", rich_help_panel=PLAN)
 cli.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 
@@ -138,11 +142,12 @@ def worker(
 
 
 @cli.command(rich_help_panel=HELP)
-def doctor(context: typer.Context, *, as_json: Json = False, quiet: Quiet = False) -> None:
+@shared
+def doctor(context: typer.Context, *, screen: Screen) -> None:
     """Show what is installed and try every part once."""
     from app.terminal.doctor import run_doctor
 
-    raise typer.Exit(0 if run_doctor(Screen(as_json=as_json, quiet=quiet), settings_of(context)) else 1)
+    raise typer.Exit(0 if run_doctor(screen, settings_of(context)) else 1)
 
 
 @cli.command(rich_help_panel=HELP)
@@ -155,12 +160,13 @@ def openapi() -> None:
 
 
 @cli.command(rich_help_panel=HELP)
-def demo(*, as_json: Json = False, quiet: Quiet = False) -> None:
+@shared
+def demo(*, screen: Screen) -> None:
     """Plan Llama-3.1-405B on two buildings over HTTP, and stop everything afterwards."""
     from app.terminal.demo import DemoFailed, run_demo
 
     try:
-        code = run_demo(Screen(as_json=as_json, quiet=quiet))
+        code = run_demo(screen)
     except DemoFailed as failure:
         raise Failed(str(failure)) from None
     raise typer.Exit(code)

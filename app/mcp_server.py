@@ -146,13 +146,7 @@ class Tools:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    async def plan(
-        self,
-        request: Request,
-        context: Context,
-        wait_s: WaitS = 30.0,
-        key: Key = None,
-    ) -> Receipt:
+    async def plan(self, request: Request, context: Context, wait_s: WaitS = 30.0, key: Key = None) -> Receipt:
         """Search the best plan of a training job. Answers with a receipt when it ends or `wait_s` have passed."""
         submitted = await _told(self._client.submit(request, key=key))
         return await self._receipt(submitted.id, wait_s, context)
@@ -203,10 +197,7 @@ class Tools:
         return await _told(self._client.validate(request))
 
     async def ask(
-        self,
-        question: Annotated[dict[str, Any], Field(description=QUESTION)],
-        wait_s: WaitS = 30.0,
-        key: Key = None,
+        self, question: Annotated[dict[str, Any], Field(description=QUESTION)], wait_s: WaitS = 30.0, key: Key = None
     ) -> Inquiry:
         """Ask about a request or a stored plan: why no plan exists, what changes are worth, what is the least."""
         asked = await _told(self._client.call(calls.submit_question(question, key=key)))

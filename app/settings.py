@@ -207,8 +207,7 @@ class Settings(BaseModel):
     )
     webhooks_enabled: bool = Field(True, description="Whether submissions may name a webhook.")
     webhook_networks: Networks = Field(
-        (),
-        description="Networks (10.2.0.0/16,::1/128) that webhooks may go to, even by http, besides public hosts.",
+        (), description="Networks (10.2.0.0/16,::1/128) that webhooks may go to, even by http, besides public hosts."
     )
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
     retention_s: float = Field(

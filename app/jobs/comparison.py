@@ -62,10 +62,7 @@ def predicted(first: Plan, second: Plan, *, same_job: bool) -> dict[str, Any] | 
 def _best_plans(first: Plan, second: Plan) -> dict[str, float]:
     """What the fastest plan of B's request takes more than that of A's: in [LB_b - T_a, T_b - LB_a], whatever a longer
     search finds."""
-    return {
-        "least": _least_s(second) - first.metrics.iteration_s,
-        "most": second.metrics.iteration_s - _least_s(first),
-    }
+    return {"least": _least_s(second) - first.metrics.iteration_s, "most": second.metrics.iteration_s - _least_s(first)}
 
 
 def _least_s(plan: Plan) -> float:

@@ -12,7 +12,7 @@ import typer
 from app.faults import refused
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import read_document
-from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server, service
+from app.terminal.options import OutFile, Service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
@@ -37,25 +37,23 @@ def ask(
     *,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the answer; overrides the question.")] = None,
     out: OutFile = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:  # fmt: skip
     """Ask why there is no plan, what changes are worth, what to buy, what is the least; Ctrl-C keeps what is known."""
     from app.documents import parse_json
     from app.jobs.questions import check_question, read_question
 
-    screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
+    settings = settings_of(context)
     asked = _limited(read_question(read_document(question, parse_json)), time_limit)
     check_question(asked, settings)
     prepare(out)
     _check_form(asked.ask, out)
-    with service(server, key_file) as client:
+    with service.client() as client:
         reply = answered(asked, settings, screen, client)
     data = _as_file(reply, out)
     if data is not None:
-        write(out, data, quiet=quiet)
+        write(out, data, quiet=screen.quiet)
     screen.show(reply, lambda console: print_reply(console, reply))
     if data is None:
         raise Failed("the answer has nothing to draw: name a .json file")

@@ -13,7 +13,7 @@ import typer
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import hosts_text, keeper, read_document, read_source
-from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
+from app.terminal.options import Hosts, PlanSource, RequestFile, Service
 from app.terminal.outputs import write_folder
 from app.terminal.screen import Screen
 
@@ -45,10 +45,8 @@ def bundle(
     ] = False,
     queue: Annotated[str, typer.Option(help="Kueue's queue.")] = "training",
     image: Annotated[str, typer.Option(help="Image of the pods.")] = "registry.example/trainer:latest",
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Write everything that starts a plan: scripts, arguments, ranks, a preflight and a README."""
     options = LaunchOptions(
@@ -64,10 +62,10 @@ def bundle(
     )
     from app.exporters.binding import spare_notes
 
-    with service(server, key_file) as client:
+    with service.client() as client:
         files = _files(plan_source, request, hosts_text(hosts), options, client)
-    write_folder(out, files, quiet=quiet)
-    screen, manifest = Screen(as_json=as_json, quiet=quiet), json.loads(files["manifest.json"])
+    write_folder(out, files, quiet=screen.quiet)
+    manifest = json.loads(files["manifest.json"])
     for line in spare_notes(manifest["spare_hosts"]):
         screen.news.print(line, markup=False, soft_wrap=True)
     told = {one: manifest[one] for one in ("not_expressed", "spare_hosts")}
@@ -94,14 +92,12 @@ def check_ranks(
     folder: Bundle,
     log: Annotated[str, typer.Argument(help="The job's log, or - for standard input.")],
     *,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
 ) -> None:
     """Compare the ranks that a started job printed with the plan; exit code 3 where they differ."""
     from app.exporters.launch.ranks import compared, seen_ranks
 
     seen = seen_ranks(read_source(log).decode(errors="replace"))
-    screen = Screen(as_json=as_json, quiet=quiet)
     _say(screen, compared(_rows(folder, screen), seen), f"{len(seen)} ranks are where the plan has them")
 
 
@@ -112,15 +108,13 @@ def check_allocation(
     topology: Annotated[
         str | None, typer.Option(help="topology.conf, or what scontrol show topoconf prints: what Slurm really has.")
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
 ) -> None:
     """Compare the hosts that Slurm gave with the plan, and their switches; exit code 3 where they differ."""
     from app.exporters.launch.allocation import compared, read_allocation
 
     switches, are_blocks = (None, False) if topology is None else _switches(topology)
     allocation = read_allocation(read_source(job).decode(errors="replace"))
-    screen = Screen(as_json=as_json, quiet=quiet)
     problems = compared(_rows(folder, screen), allocation, switches, are_blocks=are_blocks)
     _say(screen, problems, f"the {len(allocation)} hosts of the job are those of the plan")
 

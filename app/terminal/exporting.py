@@ -10,7 +10,7 @@ import typer
 
 from app.faults import Refused, refused
 from app.terminal.inputs import hosts_text, keeper, read_document
-from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server, service
+from app.terminal.options import Hosts, RequestFile, Service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
 
@@ -41,18 +41,15 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; with --all the folder.")] = None,
     request: RequestFile = None,
     hosts: Hosts = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Write a plan in the form of another tool."""
-    screen = Screen(as_json=as_json, quiet=quiet)
     if listing:
         _show_forms(screen)
         return
     _check(plan_source, kind, every=every, out=out)
-    with service(server, key_file) as client:
+    with service.client() as client:
         render, notes = _renderer(str(plan_source), request, hosts, client)
         if every:
             assert out is not None
@@ -62,7 +59,7 @@ def export(
     if out is None:
         screen.show({"format": kind, "text": data.decode()}, lambda _: typer.echo(data, nl=False))
         return
-    write(out, data, quiet=quiet)
+    write(out, data, quiet=screen.quiet)
     for line in notes(str(kind)):
         screen.news.print(line, markup=False, soft_wrap=True)
     screen.show({"written": {str(kind): str(out)}, "refused": {}}, lambda _: None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.terminal.inputs import read_source
-from app.terminal.options import Json, Quiet
 from app.terminal.outputs import write
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.importers.registry import File
@@ -25,8 +25,7 @@ def import_command(
     out: Annotated[Path | None, typer.Option("--out", help="Write the document to this file.")] = None,
     name: Annotated[str, typer.Option(help="Name of the document; else what the input says.")] = "",
     ignore: Annotated[list[str] | None, typer.Option(help="Field of a config.json to let pass; repeatable.")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
     from app.importers.huggingface import huggingface
@@ -43,11 +42,11 @@ def import_command(
         made = import_cluster(kind, given, None if overlay is None else _read(overlay))
         cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
         text, notes = cluster.model_dump_json(indent=2, exclude_defaults=True), cluster_notes(made)
-    for note in () if quiet else notes:
+    for note in () if screen.quiet else notes:
         typer.echo(note, err=True)
-    if out is None or as_json:
+    if out is None or screen.as_json:
         typer.echo(text)
-    write(out, (text + "\n").encode(), quiet=quiet)
+    write(out, (text + "\n").encode(), quiet=screen.quiet)
 
 
 def _read(source: str) -> File:

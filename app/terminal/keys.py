@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.faults import refused
-from app.terminal.options import Json, Quiet
+from app.terminal.options import shared
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Database = Annotated[str | None, typer.Option("--database", help="URL of the dat
 
 
 @keys.command()
+@shared
 def create(
     context: typer.Context,
     owner: Annotated[str, typer.Argument(help="Whose plans they are; several keys may share an owner.")],
@@ -29,8 +30,7 @@ def create(
     max_per_minute: Annotated[int | None, typer.Option(min=1, help="Submissions in a minute.")] = None,
     database: Database = None,
     *,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
 ) -> None:
     """Make a key and print it; it is shown this once."""
     from app.storage.keys import NewKey
@@ -39,15 +39,14 @@ def create(
     _check(owner, names)
     with _store(context, database) as store:
         row, token = store.create(NewKey(owner, names, max_active_plans, max_per_minute))
-    if not quiet:
+    if not screen.quiet:
         typer.echo(f"key {row.id} of {row.owner}: {', '.join(sorted(row.scopes))}", err=True)
-    Screen(as_json=as_json).show(_plain(row) | {"key": token}, lambda _: typer.echo(token))
+    Screen(as_json=screen.as_json).show(_plain(row) | {"key": token}, lambda _: typer.echo(token))
 
 
 @keys.command("list")
-def list_keys(
-    context: typer.Context, *, database: Database = None, as_json: Json = False, quiet: Quiet = False
-) -> None:
+@shared
+def list_keys(context: typer.Context, *, database: Database = None, screen: Screen) -> None:
     """Show every key, never its secret."""
     from app.terminal.tables import table
 
@@ -56,19 +55,17 @@ def list_keys(
         rows = store.all()
     for row in rows:
         every.add_row(*_cells(row))
-    Screen(as_json=as_json, quiet=quiet).show([_plain(row) for row in rows], lambda console: console.print(every))
+    screen.show([_plain(row) for row in rows], lambda console: console.print(every))
 
 
 @keys.command()
-def revoke(
-    context: typer.Context, key_id: str, database: Database = None, *, as_json: Json = False, quiet: Quiet = False
-) -> None:
+@shared
+def revoke(context: typer.Context, key_id: str, database: Database = None, *, screen: Screen) -> None:
     """End a key at once."""
     with _store(context, database) as store:
         if not store.revoke(key_id):
             raise refused("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
                           "Correct the id.", where="first argument")  # fmt: skip
-    screen = Screen(as_json=as_json, quiet=quiet)
     screen.news.print(f"revoked: {key_id}", markup=False)
     screen.show({"revoked": key_id}, lambda _: None)
 

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 import typer
 
 from app.terminal.exits import Failed
-from app.terminal.options import KeyFile, Server
+from app.terminal.options import Service
 from app.terminal.planning import settings_of
 
 
-def mcp(context: typer.Context, *, server: Server = None, key_file: KeyFile = None) -> None:
+def mcp(context: typer.Context, *, service: Service) -> None:
     """Offer planning as MCP tools over standard input and output; plans on --server, else on host and port."""
     from app.client.awaiting import AsyncClient
     from app.settings import Remote
@@ -22,6 +22,6 @@ def mcp(context: typer.Context, *, server: Server = None, key_file: KeyFile = No
     from app.mcp_server import mcp_server
 
     named, settings = Remote.from_environment(), settings_of(context)
-    address = server or named.server or f"http://{settings.host}:{settings.port}"
-    key = key_of(key_file, named.api_key)
+    address = service.server or named.server or f"http://{settings.host}:{settings.port}"
+    key = key_of(service.key_file, named.api_key)
     mcp_server(lambda: AsyncClient(address, api_key=key)).run()

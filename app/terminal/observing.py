@@ -10,7 +10,7 @@ import typer
 from app.faults import refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import keeper, read_document, read_rows, read_source
-from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
+from app.terminal.options import PlanSource, RequestFile, Service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
 
@@ -39,18 +39,15 @@ def observe(
     tolerance: Annotated[
         float, typer.Option(min=0.0, max=10.0, help="Share of the planned time that a run may be off.")
     ] = 0.10,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Lay a run beside its plan, cause by cause; exit code 3 when its time is off by more than the tolerance."""
     from app.observations.beside import observation
     from app.observations.files import read_measured
     from app.observations.rows import calibration_row
 
-    screen = Screen(as_json=as_json, quiet=quiet)
-    with service(server, key_file) as client:
+    with service.client() as client:
         found, asked = _planned(plan_source, request, client)
     if rows is not None and asked is None:
         raise refused("missing-field", "a row states the job, which a plan does not hold", where="--request",
@@ -63,7 +60,7 @@ def observe(
     seen = observation(found, runs, tolerance=tolerance)
     if rows is not None and asked is not None:
         row = calibration_row(found, asked, seen, next(one.tool for one in runs if one.step_s))
-        _add_row(rows, row, quiet=quiet)
+        _add_row(rows, row, quiet=screen.quiet)
     screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     raise typer.Exit(ExitCode.PLANNED if seen.as_planned else ExitCode.INFEASIBLE)
 

@@ -1,16 +1,18 @@
-"""The arguments and options that several commands share, so that each is spelled and explained one way, and the service
-that two of them name.
-
-Imports nothing heavy: every command's module imports this one.
-"""
+"""Arguments and options that commands share, each spelled and explained one way, and what is made of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
@@ -49,14 +51,51 @@ Hosts = Annotated[
 ]
 
 
-def service(server: str | None, key_file: Path | None) -> AbstractContextManager[Client | None]:
-    """A client of the service that --server or ISTHMUS_SERVER names; None: the work is done here."""
-    from app.settings import Remote
+@dataclass(frozen=True)
+class Service:
+    """The service that --server or ISTHMUS_SERVER names."""
 
-    named = Remote.from_environment()
-    address = named.server if server is None else server
-    if not address:
-        return nullcontext()
-    from app.terminal.remote import client_of
+    server: str | None
+    key_file: Path | None
 
-    return client_of(address, key_file, named.api_key)
+    def client(self) -> AbstractContextManager[Client | None]:
+        """A client of it; None: the work is done here."""
+        from app.settings import Remote
+
+        named = Remote.from_environment()
+        address = named.server if self.server is None else self.server
+        if not address:
+            return nullcontext()
+        from app.terminal.remote import client_of
+
+        return client_of(address, self.key_file, named.api_key)
+
+
+# What a parameter of a command stands for, by its name: options of one kind, made into one value.
+SHARED: dict[str, tuple[type, dict[str, tuple[Any, object]]]] = {
+    "service": (Service, {"server": (Server, None), "key_file": (KeyFile, None)}),
+    "screen": (Screen, {"as_json": (Json, False), "quiet": (Quiet, False)}),
+}
+
+
+def shared(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose `service` and `screen` come from the options that they stand for, which its help lists last."""
+    own = get_type_hints(command, include_extras=True)
+    made = {name: parts for name, parts in SHARED.items() if name in own}
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        values = {name: kind(**{one: given.pop(one) for one in options}) for name, (kind, options) in made.items()}
+        command(**given, **values)
+
+    kept = [
+        one.replace(annotation=own[name]) for name, one in signature(command).parameters.items() if name not in made
+    ]
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for _, options in made.values()
+        for name, (kind, default) in options.items()
+    ]
+    run.__signature__ = Signature([*kept, *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*kept, *more)}
+    return run

@@ -11,7 +11,7 @@ import typer
 from app.faults import refuse_plan, refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
 from app.terminal.inputs import read_document
-from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, SaveSearch, Server, Source, TimeLimit, service
+from app.terminal.options import File, OutFile, SaveSearch, Service, Source, TimeLimit
 from app.terminal.outputs import prepare, write
 from app.terminal.screen import Screen
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from app.settings import Settings
     from app.storage.searches import KeptSearch
     from models.outcome import Outcome
-
-check = typer.Typer(
-    help="Look for faults before they cost anything, and compare a started job with its plan.", no_args_is_help=True
-)
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -41,24 +37,21 @@ def plan(
     out: OutFile = None,
     time_limit: TimeLimit = None,
     save_search: SaveSearch = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Plan a job: placement, timing, transport and proof."""
     from app.documents import parse_json
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     document = read_document(request, parse_json, "request")
     refuse_plan(document)
     document = _limited(document, time_limit)
     prepare(out)
     prepare(save_search, "--save-search")
-    with service(server, key_file) as client:
+    with service.client() as client:
         _check_saving(client, save_search)
         outcome = _outcome(context, client, document, screen, save=save_search)
-    _show(outcome, screen, out, quiet=quiet)
+    _show(outcome, screen, out)
 
 
 def resume(
@@ -71,20 +64,17 @@ def resume(
     out: OutFile = None,
     time_limit: TimeLimit = None,
     save_search: SaveSearch = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Search on where a search has ended, and keep that in its file, unless --save-search names another."""
     from app.client import calls
     from app.terminal.remote import follow
     from app.terminal.saving import read_search
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     prepare(out)
     prepare(save_search, "--save-search")
-    with service(server, key_file) as client:
+    with service.client() as client:
         _check_saving(client, save_search)
         if client is not None:
             outcome = follow(client, client.call(calls.resume(search, time_limit_s=time_limit)).id, screen)
@@ -92,14 +82,14 @@ def resume(
             document, earlier = read_search(search)
             path = Path(search) if save_search is None else save_search
             outcome = _outcome(context, None, _limited(document, time_limit), screen, save=path, earlier=earlier)
-    _show(outcome, screen, out, quiet=quiet)
+    _show(outcome, screen, out)
 
 
-def _show(outcome: Outcome, screen: Screen, out: Path | None, *, quiet: bool) -> None:
+def _show(outcome: Outcome, screen: Screen, out: Path | None) -> None:
     from app.documents import canonical
     from app.terminal.summary import print_outcome
 
-    write(out, canonical(outcome), quiet=quiet)
+    write(out, canonical(outcome), quiet=screen.quiet)
     screen.show(outcome, lambda console: print_outcome(console, outcome))
     raise typer.Exit(EXIT_OF_STATUS[outcome.status])
 
@@ -146,25 +136,15 @@ def _limited(document: Any, time_limit_s: float | None) -> Any:
     return {**document, "options": {**document.get("options", {}), "time_limit_s": time_limit_s}}
 
 
-def schedule(
-    context: typer.Context,
-    problem: File,
-    *,
-    out: OutFile = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def schedule(context: typer.Context, problem: File, *, out: OutFile = None, screen: Screen, service: Service) -> None:
     """Time a placed pipeline: the order and start of every operation."""
     from app.documents import canonical, parse_json, read_model
     from app.terminal.summary import print_schedule
     from models.schedule import PipelineProblem, PipelineSchedule
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     asked = read_model(PipelineProblem, read_document(problem, parse_json))
     prepare(out)
-    with service(server, key_file) as client:
+    with service.client() as client:
         if client is not None:
             found = client.schedule(asked)
         else:
@@ -175,20 +155,11 @@ def schedule(
                 "schedule", settings.solvers.schedule, (canonical(asked),), settings, screen.news, limit_s=limit_s
             )
             found = PipelineSchedule.model_validate_json(text)
-    write(out, canonical(found), quiet=quiet)
+    write(out, canonical(found), quiet=screen.quiet)
     screen.show(found, lambda console: print_schedule(console, found))
 
 
-@check.command("request")
-def check_request(
-    context: typer.Context,
-    request: Source,
-    *,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def check_request(context: typer.Context, request: Source, *, screen: Screen, service: Service) -> None:
     """Look for contradictions in a request by arithmetic, without search; exit code 3 when no plan can exist."""
     from app.documents import canonical, parse_json, read_model
     from app.terminal.summary import print_check
@@ -196,10 +167,9 @@ def check_request(
     from models.outcome import RequestCheck
     from models.request import PlanRequest
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     document = read_document(request, parse_json, "request")
     refuse_plan(document)
-    with service(server, key_file) as client:
+    with service.client() as client:
         if client is not None and isinstance(document, Mapping):
             found = client.validate(document)
         else:

@@ -10,7 +10,7 @@ import typer
 from app.faults import refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import keeper, read_document, read_outcome
-from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source, service
+from app.terminal.options import PlanSource, Service, Source
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
 
@@ -30,21 +30,14 @@ def _outcome(source: str, client: Client | None) -> Outcome | Plan:
     return read_document(source, read_outcome, "plan") if kept_by is None else outcome_on(kept_by, source)
 
 
-def show(
-    plan_source: PlanSource,
-    *,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def show(plan_source: PlanSource, *, screen: Screen, service: Service) -> None:
     """Print a plan, or why there is none, as isthmus plan did."""
     from app.terminal.summary import print_outcome, print_plan
     from models.plan import Plan
 
-    with service(server, key_file) as client:
+    with service.client() as client:
         found = _outcome(plan_source, client)
-    Screen(as_json=as_json, quiet=quiet).show(
+    screen.show(
         found, lambda console: print_plan(console, found) if isinstance(found, Plan) else print_outcome(console, found)
     )
 
@@ -53,22 +46,20 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A plan: a file, or an id on --server.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The plan beside it.")],
     *,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
     from app.jobs.comparison import comparison, predicted
     from app.terminal.comparison import print_comparison
     from app.terminal.remote import plan_of
 
-    with service(server, key_file) as client:
+    with service.client() as client:
         one, other = plan_of(_outcome(first, client)), plan_of(_outcome(second, client))
     tokens = [plan.metrics.tokens_per_s * plan.metrics.iteration_s for plan in (one, other)]
     bars = predicted(one, other, same_job=math.isclose(*tokens, rel_tol=1e-6))
     found = {**comparison(one, other), "b_faster_probability": bars and bars["b_faster_probability"]}
-    Screen(as_json=as_json, quiet=quiet).show(found, lambda console: print_comparison(console, found))
+    screen.show(found, lambda console: print_comparison(console, found))
 
 
 def verify(
@@ -80,10 +71,8 @@ def verify(
         bool,
         typer.Option(help="Also time rivals and random configurations with pipelines of its own; on this machine."),
     ] = False,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
     from app.client import calls
@@ -91,10 +80,9 @@ def verify(
     from app.terminal.summary import print_verdict
     from models.verdict import Verdict
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     asked = read_document(request, read_request, "request")
     found = read_document(plan_source, read_plan, "plan")
-    with service(server, key_file) as client:
+    with service.client() as client:
         if client is not None and not deep:
             verdict = client.call(calls.evaluate(asked, found)).verdict
         else:
@@ -113,23 +101,21 @@ def catalogue(
     ] = None,
     name: Annotated[str | None, typer.Argument(help="Print this entry.", show_default=False)] = None,
     *,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """List GPU types, models, clusters and profiles that a request may name, or print one."""
     allowed = ", ".join(KINDS)
     if kind is not None and kind not in KINDS:
         raise refused("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
                       remedy=f"Use one of {allowed}.", where="KIND")  # fmt: skip
-    with service(server, key_file) as client:
+    with service.client() as client:
         if kind is not None and name is not None:
-            Screen(as_json=as_json or not quiet).show(_entry(client, kind, name), lambda _: None)
+            Screen(as_json=screen.as_json or not screen.quiet).show(_entry(client, kind, name), lambda _: None)
             return
         names = {one: _names(client, one) for one in (KINDS if kind is None else (kind,))}
     lines = names[kind] if kind is not None else [f"{one}: {', '.join(of)}" for one, of in names.items()]
-    Screen(as_json=as_json, quiet=quiet).show(
+    screen.show(
         names if kind is None else names[kind],
         lambda console: console.print("\n".join(lines), soft_wrap=True, markup=False),
     )
@@ -159,10 +145,8 @@ def _entry(client: Client | None, kind: str, name: str) -> object:
 def examples(
     name: Annotated[str | None, typer.Argument(help="Print this one.", show_default=False)] = None,
     *,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """List the example requests, or print one."""
-    catalogue("examples", name, server=server, key_file=key_file, as_json=as_json, quiet=quiet)
+    catalogue("examples", name, screen=screen, service=service)

@@ -9,7 +9,7 @@ import typer
 from app.faults import refuse_plan, refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode, Failed
 from app.terminal.inputs import keeper, read_document, read_outcome
-from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
+from app.terminal.options import OutFile, PlanSource, RequestFile, Service
 from app.terminal.outputs import prepare as prepare_file
 from app.terminal.outputs import write
 from app.terminal.planning import settings_of
@@ -42,19 +42,17 @@ def replan(
     ] = False,
     out: OutFile = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the answer.")] = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:  # fmt: skip
     """Plan again after a loss or a change, and move as little as can be. Needs --request, unless on a --server."""
     from app.documents import canonical
     from app.jobs.questions import check_question
     from app.terminal.asking import answered, print_reply
 
-    screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
+    settings = settings_of(context)
     prepare_file(out)
-    with service(server, key_file) as client:
+    with service.client() as client:
         if prepared:
             reply = _prepared(_losses(plan_source, client), lost or [])
         else:
@@ -63,7 +61,7 @@ def replan(
             if client is None:
                 check_question(question, settings)
             reply = answered(question, settings, screen, client)
-    write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=quiet)
+    write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=screen.quiet)
     screen.show(reply, lambda console: print_reply(console, reply))
     raise typer.Exit(_exit_of(reply))
 

@@ -11,7 +11,6 @@ import typer
 from app.faults import refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_document, read_source
-from app.terminal.options import Json, Quiet
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def replay(
     planned_messages: Annotated[
         bool, typer.Option("--planned-messages", help="Load the export with communication.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
 ) -> None:
     """Execute a bundle or a schedule in PyTorch's pipeline runtime and compare it with its prediction."""
     from app.replay.job import ReplayJob
@@ -53,7 +51,6 @@ def replay(
     check_torch()
     case = _case(document, problem, planned_messages=planned_messages).taking(operation_ms / 1e3)
     job = ReplayJob(cases=(case,), num_repetitions=repetitions)
-    screen = Screen(as_json=as_json, quiet=quiet)
     screen.news.print(f"{runtime}: {case.num_processes} processes, about {job.expected_s:.0f} s and their start")
     try:
         (found,) = execute(job)

@@ -12,7 +12,7 @@ import typer
 
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import read_document
-from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.options import OutFile, Service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
@@ -31,25 +31,22 @@ def study(
     context: typer.Context,
     grid: Annotated[str, typer.Argument(metavar="GRID", help="A body of POST /v1/studies: a file, or - .")],
     *,
-    server: Server = None,
-    key_file: KeyFile = None,
     out: OutFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    screen: Screen,
+    service: Service,
 ) -> None:
     """Plan a grid of requests on a running service; Ctrl-C stops it and keeps what was found."""
     from app.documents import parse_json
     from app.settings import Remote
     from app.terminal.remote import client_of
 
-    screen = Screen(as_json=as_json, quiet=quiet)
     settings, named = settings_of(context), Remote.from_environment()
     document = read_document(grid, parse_json)
     prepare(out)
-    address = server or named.server or f"http://{settings.host}:{settings.port}"
-    with client_of(address, key_file, named.api_key) as client:
+    address = service.server or named.server or f"http://{settings.host}:{settings.port}"
+    with client_of(address, service.key_file, named.api_key) as client:
         found = _followed(client, document, screen.news).model_dump(mode="json")
-    write(out, _as_file(found, out), quiet=quiet)
+    write(out, _as_file(found, out), quiet=screen.quiet)
     screen.show(found, lambda console: _show(console, found))
     is_planned = any(member["figures"] for member in found["members"])
     raise typer.Exit(ExitCode.PLANNED if is_planned else ExitCode.NOTHING_FOUND)

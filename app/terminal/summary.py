@@ -229,7 +229,7 @@ def _error_bars(console: Console, plan: Plan) -> None:
     runs = ", ".join(f"{one.generation} {one.kind} {one.precision}: {one.rows}" for one in bars.evidence)
     console.print(
         f"Expect {bars.iteration_s.p10:.4g} to {bars.iteration_s.p90:.4g} s (10 to 90 %); fits in memory with "
-        f"{100 * bars.fits_probability:.1f} %; measured runs of its class: {escape(runs)}.",
+        f"{100 * bars.fits_probability:.1f} %; measured runs of its class: {escape(runs)}."
     )
 
 

@@ -13,7 +13,7 @@ from app.exporters.launch.bundle import bundle as files_of
 from app.exporters.launch.bundle import zipped
 from app.exporters.launch.options import LaunchOptions
 from app.settings import Settings
-from app.terminal import bundling
+from app.terminal.options import Service
 from tests.unit.app.exporters.test_binding import nameless
 from tests.unit.app.terminal.commands import run
 
@@ -54,7 +54,7 @@ def test_a_launch_folder_is_told_as_json_wherever_it_is_made(
         source = (str(tmp_path / "plan"), "--request", str(tmp_path / "request"))
     else:
         client = isthmus.Client("http://x", transport=httpx2.MockTransport(answer))
-        monkeypatch.setattr(bundling, "service", lambda *_: client)
+        monkeypatch.setattr(Service, "client", lambda _: client)
     assert (
         run(None, "bundle", *source, "--hosts", hosts, "--for", "nemo", "--on", "ssh", "--out", str(out), "--json") == 0
     )
