@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from app.client.blocking import Client
     from app.settings import Settings
-    from models.questions import Question, Reply, WhatIfAnswer, WhyNotAnswer
+    from models.questions import Question, Reply
 
 POLL_S = 0.5
 
@@ -43,6 +42,7 @@ def ask(
     """Ask why there is no plan, what changes are worth, what to buy, what is the least; Ctrl-C keeps what is known."""
     from app.documents import parse_json
     from app.jobs.questions import check_question, read_question
+    from app.terminal.answers import print_reply
 
     settings = settings_of(context)
     asked = _limited(read_question(read_document(question, parse_json)), time_limit)
@@ -126,75 +126,3 @@ def _answered_on(client: Client, question: Question, console: Console) -> Reply:
     if current.answer is None:
         raise Failed(current.fault.what if current.fault else f"the question was {current.state} before it had answers")
     return current.answer
-
-
-def print_reply(console: Console, reply: Reply) -> None:
-    """An answer for people."""
-    from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
-    from app.terminal.ways_on import print_what_if_lost, print_what_now
-    from app.terminal.worlds import print_robust
-
-    printers: dict[str, Callable[..., None]] = {
-        "why_not": _print_why_not,
-        "what_if": _print_what_if,
-        "what_now": print_what_now,
-        "what_if_lost": print_what_if_lost,
-        "robust": print_robust,
-        "worth": print_worth,
-        "curves": print_curves,
-        "least": print_least,
-        "frontier": print_frontier,
-    }
-    printers[reply.ask](console, reply)
-
-
-def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
-    from rich.markup import escape
-
-    if reply.plan is not None:
-        console.print(f"The request has a plan: {reply.plan.iteration_s:.4g} s on {reply.plan.num_gpus:,} GPUs.")
-        return
-    console.print(f"{reply.outcome}, {reply.num_searches} searches in {reply.elapsed_s:.1f} s")
-    stated = {wish.name: wish.stated for wish in reply.wishes}
-    for conflict in reply.conflicts:
-        wishes = [f"{name} {stated[name]}" for name in conflict.wishes] or ["what the hardware is"]
-        against = f" with {', '.join(conflict.physics)}" if conflict.physics else ""
-        console.print(escape(f"conflict{against}: {' and '.join(wishes)}"))
-        for reason in conflict.reasons:
-            console.print(escape(f"    {reason.detail}"))
-    for one in reply.relaxations:
-        untried = "; whether less will do was not found in the time" if one.kind == "hardware" else ""
-        short = f"; {one.least_proven} is not enough" if one.least_proven else untried
-        console.print(
-            escape(f"{'instead' if one.kind == 'wish' else 'or buy'}: {one.text} -> {one.plan.iteration_s:.4g} s on "
-                   f"{one.plan.num_gpus:,} GPUs{short}"))  # fmt: skip
-    for names in reply.undecided:
-        console.print(f"undecided: {', '.join(names) or 'no wish at all'}")
-    if not reply.complete:
-        console.print("There may be more conflicts: give more time.")
-
-
-def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
-    from rich.markup import escape
-
-    from app.terminal.tables import table
-
-    title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
-    gains = table(title, "", ">plan", ">bound", ">gains at least", ">at most", "")
-    gains.add_row("base", _number(reply.value), _number(reply.lower_bound), "", "", reply.outcome)
-    for gain in reply.gains:
-        gains.add_row(escape(gain.name), _number(gain.value), _number(gain.lower_bound),
-                      _part(gain.least, gain.least_fraction), _part(gain.most, gain.most_fraction),
-                      "not tried" if gain.status == "not_tried" else gain.verdict)  # fmt: skip
-    console.print(gains)
-    for gain in reply.gains:
-        for reason in gain.reasons:
-            console.print(escape(f"{gain.name}: {reason.detail}"))
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.5g}"
-
-
-def _part(value: float | None, fraction: float | None) -> str:
-    return "" if value is None or fraction is None else f"{value:.4g} ({100 * fraction:+.1f} %)"

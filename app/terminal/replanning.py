@@ -48,7 +48,8 @@ def replan(
     """Plan again after a loss or a change, and move as little as can be. Needs --request, unless on a --server."""
     from app.documents import canonical
     from app.jobs.questions import check_question
-    from app.terminal.asking import answered, print_reply
+    from app.terminal.answers import print_reply
+    from app.terminal.asking import answered
 
     settings = settings_of(context)
     prepare_file(out)

@@ -16,6 +16,6 @@ def table(title: str, *headings: str) -> Table:
     return found
 
 
-def number(value: float | None) -> str:
-    """Four digits of a figure; nothing for none."""
-    return "" if value is None else f"{value:.4g}"
+def number(value: float | None, digits: int = 4) -> str:
+    """So many digits of a figure; nothing for none."""
+    return "" if value is None else f"{value:.{digits}g}"

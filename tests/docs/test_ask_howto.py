@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from app.terminal.asking import print_reply
+from app.terminal.answers import print_reply
 from models.questions import WhatIfAnswer, WhyNotAnswer
 from tests.docs.player import HOWTOS, play
 

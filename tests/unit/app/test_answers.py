@@ -12,7 +12,7 @@ from rich.console import Console
 
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
-from app.terminal.asking import print_reply
+from app.terminal.answers import print_reply
 from models.least import FrontierAgainst, FrontierAnswer, FrontierPoint, LeastAnswer, SizingAnswer
 from models.question_parts import Gain
 from models.questions import Relaxation, Reply, WhyNotAnswer
