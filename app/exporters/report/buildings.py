@@ -185,13 +185,13 @@ def _pair_rows(one: Connection) -> Iterator[list[Child]]:
             )
             busiest = flow.busiest
             yield [str(one.number), source, target, ", ".join(one.links), sizes,
-                   number(busiest.mean_utilisation, percent(busiest.mean_utilisation)),
-                   number(busiest.peak_utilisation, percent(busiest.peak_utilisation))]  # fmt: skip
+                   number(busiest.mean_utilisation, percent),
+                   number(busiest.peak_utilisation, percent)]  # fmt: skip
 
 
 def _building_row(one: Node) -> list[Child]:
-    free = NOT_STATED if one.num_free_gpus is None else number(one.num_free_gpus, count(one.num_free_gpus))
-    return [one.name, number(one.num_used_gpus, count(one.num_used_gpus)), free, ranges(one.ranks) or "none"]
+    free = NOT_STATED if one.num_free_gpus is None else number(one.num_free_gpus, count)
+    return [one.name, number(one.num_used_gpus, count), free, ranges(one.ranks) or "none"]
 
 
 MAX_ROUTES = 100
@@ -200,7 +200,7 @@ MAX_ROUTES = 100
 def _routes(scene: Scene) -> Markup:
     found = scene.plan.placement.routes
     rows = [
-        (route.id, number(route.num_replicas, count(route.num_replicas)), _runs(scene.buildings_of_route[route.id]))
+        (route.id, number(route.num_replicas, count), _runs(scene.buildings_of_route[route.id]))
         for route in found[:MAX_ROUTES]
     ]
     note = f", the first {MAX_ROUTES} of {count(len(found))}" if len(found) > MAX_ROUTES else ""

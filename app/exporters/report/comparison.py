@@ -54,7 +54,7 @@ def _baseline_row(one: Baseline) -> list[Child]:
     if one.iteration_s is None:
         return [one.name, "no plan", "", f"{one.assumptions} No plan: {one.reason or 'no reason given'}"]
     speed_up: Child = "" if one.speed_up is None else number(one.speed_up, f"{rounded(one.speed_up)} ×")
-    return [one.name, number(one.iteration_s, seconds(one.iteration_s)), speed_up, one.assumptions]
+    return [one.name, number(one.iteration_s, seconds), speed_up, one.assumptions]
 
 
 def _alternatives(scene: Scene) -> Markup:
@@ -75,9 +75,9 @@ def _alternative_row(one: Alternative) -> list[Child]:
         one.recompute,
         one.family + (", layers by GPU type" if one.layer_split == "by_gpu_type" else ""),
         one.crossing,
-        number(one.iteration_s, seconds(one.iteration_s)),
-        number(one.slower_by, percent(one.slower_by)),
-        "" if one.slower_probability is None else number(one.slower_probability, odds(one.slower_probability)),
+        number(one.iteration_s, seconds),
+        number(one.slower_by, percent),
+        "" if one.slower_probability is None else number(one.slower_probability, odds),
         one.why_second,
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
 from app.exporters.report.formatting import number, percent
@@ -22,12 +22,11 @@ def convergence_section(scene: Scene) -> Markup:
     if not points:
         text = "This plan does not carry the course of its search; how good it is stands under the summary."
         return section("convergence", "Course of the search", paragraph(text, class_="note"))
-    bound = "bound" if bounds_time(scene.plan.proof.proven) else "less the gap of what was minimised"
+    of_time = bounds_time(scene.plan.proof.proven)
+    bound = "bound" if of_time else "less the gap of what was minimised"
     heads = columns("#after", "#best plan", f"#{bound}", "#gap")
     numbers = table("Course of the search", heads, (_row(one) for one in points))
-    keys = legend(
-        (("incumbent-key", "best plan found"), ("bound-key", f"lower {bound}" if bound == "bound" else bound))
-    )
+    keys = legend((("incumbent-key", "best plan found"), ("bound-key", "lower bound" if of_time else bound)))
     return section(
         "convergence",
         "Course of the search",
@@ -65,12 +64,8 @@ def _range(points: Sequence[ConvergencePoint]) -> tuple[float, float]:
 
 
 def _curve(points: Sequence[ConvergencePoint], scale: Scale, level: Scale) -> Iterator[Markup]:
-    chosen: tuple[tuple[str, Callable[[ConvergencePoint], float | None]], ...] = (
-        ("incumbent", lambda one: one.incumbent_s),
-        ("bound", lambda one: one.lower_bound_s),
-    )
-    for class_, value_of in chosen:
-        known = [(one.elapsed_s, value) for one in points if (value := value_of(one)) is not None]
+    for class_, field in (("incumbent", "incumbent_s"), ("bound", "lower_bound_s")):
+        known = [(one.elapsed_s, value) for one in points if (value := getattr(one, field)) is not None]
         placed = [(scale(at_s), level(min(value, level.high))) for at_s, value in known]
         if placed:
             yield tag("path", d=steps(placed, RIGHT), class_=class_)
@@ -79,5 +74,5 @@ def _curve(points: Sequence[ConvergencePoint], scale: Scale, level: Scale) -> It
 def _row(point: ConvergencePoint) -> list[str | Markup]:
     best_s, bound_s = point.incumbent_s, point.lower_bound_s
     gap = percent((best_s - bound_s) / best_s) if best_s and bound_s is not None else ""
-    cells = ["none yet" if value_s is None else number(value_s, seconds(value_s)) for value_s in (best_s, bound_s)]
-    return [number(point.elapsed_s, seconds(point.elapsed_s)), *cells, gap]
+    cells = ["none yet" if value_s is None else number(value_s, seconds) for value_s in (best_s, bound_s)]
+    return [number(point.elapsed_s, seconds), *cells, gap]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from typing import TypeVar
 
 from app.exporters.report.markup import Markup, tag
 from app.words import rounded, shortened, visible
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
+Number = TypeVar("Number", bound=float)
 
 
 def size(value: float) -> str:
@@ -68,9 +70,9 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def number(value: float, text: str, field: str | None = None) -> Markup:
-    """What is shown, with the exact value of the plan beside it and, for headline figures, the name of its field."""
-    return tag("data", text, value=repr(value), data_field=field)
+def number(value: Number, text: str | Callable[[Number], str], field: str | None = None) -> Markup:
+    """A text, or the value in a form, with the exact value beside it and, for headline figures, the field."""
+    return tag("data", text if isinstance(text, str) else text(value), value=repr(value), data_field=field)
 
 
 def plural(number_of: int, noun: str, many: str = "") -> str:

@@ -125,7 +125,7 @@ def _words(use: MemoryUse) -> str:
 
 def _row(use: MemoryUse, spread: tuple[float, ...]) -> list[str | Markup]:
     causes = [float(getattr(use, field)) for _, field in CAUSES]
-    numbers = [number(value, size(value)) for value in (*causes, use.total_bytes, use.limit_bytes)]
+    numbers = [number(value, size) for value in (*causes, use.total_bytes, use.limit_bytes)]
     share = use.total_bytes / use.limit_bytes if use.limit_bytes else 0.0
-    ends = [number(use.total_bytes * one, size(use.total_bytes * one)) for one in spread]
+    ends = [number(use.total_bytes * one, size) for one in spread]
     return [str(use.pipeline_rank), use.route, *numbers, percent(share), *ends]

@@ -76,10 +76,10 @@ def _timing(index: int, timing: Timing, scene: Scene) -> Markup:
     heading = tag("h3", f"Timing of {_routes_of(timing)}")
     made = paragraph(
         f"Order from {schedule.generator}; makespan ",
-        number(schedule.makespan_s, seconds(schedule.makespan_s)),
+        number(schedule.makespan_s, seconds),
         " with gradient exchanges as its scheduler counts them, more or less than they add to the iteration; no order "
         "of this pipeline is faster than ",
-        number(schedule.lower_bound_s, seconds(schedule.lower_bound_s)),
+        number(schedule.lower_bound_s, seconds),
         f" (gap {percent(schedule.gap)}). Numbers inside the bars are micro-batches.",
     )
     pictures = joined(_panels(index, timing, end_s, scene))
@@ -133,12 +133,12 @@ def _rank_row(timing: Timing, rank: int) -> list[str | Markup]:
     return [
         str(rank),
         timing.buildings[rank] or "that of the route",
-        number(start_s, seconds(start_s)),
-        number(end_s, seconds(end_s)),
-        number(busy_s, seconds(busy_s)),
-        number(end_s - start_s - busy_s, seconds(end_s - start_s - busy_s)),
-        number(peak_bytes, size(peak_bytes)),
-        "none" if budget_bytes is None else number(budget_bytes, size(budget_bytes)),
+        number(start_s, seconds),
+        number(end_s, seconds),
+        number(busy_s, seconds),
+        number(end_s - start_s - busy_s, seconds),
+        number(peak_bytes, size),
+        "none" if budget_bytes is None else number(budget_bytes, size),
     ]
 
 

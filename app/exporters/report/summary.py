@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
 from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, size
@@ -63,40 +65,23 @@ def _frameworks(plan: Plan) -> Iterator[Markup]:
 
 
 def _tiles(plan: Plan) -> Iterator[Markup]:
-    metrics, proof = plan.metrics, plan.proof
-    usd = metrics.usd_per_million_tokens
-    price: Child = NOT_STATED if usd is None else number(
-        usd, f"{rounded(usd)} USD", "metrics.usd_per_million_tokens")  # fmt: skip
-    facts: tuple[tuple[str, Child], ...] = (
-        ("Iteration time", number(metrics.iteration_s, seconds(metrics.iteration_s), "metrics.iteration_s")),
-        (
-            "Lower bound" if bounds_time(proof.proven) else "Iteration time less the gap",
-            number(proof.lower_bound_s, seconds(proof.lower_bound_s), "proof.lower_bound_s"),
-        ),
-        ("Gap", number(proof.relative_gap, percent(proof.relative_gap), "proof.relative_gap")),
-        ("Status", proof.status),
-        (
-            "Model FLOPs utilisation",
-            number(
-                metrics.model_flops_utilisation,
-                percent(metrics.model_flops_utilisation),
-                "metrics.model_flops_utilisation",
-            ),
-        ),
-        ("GPUs", number(metrics.num_gpus, count(metrics.num_gpus), "metrics.num_gpus")),
-        ("Tokens per second", number(metrics.tokens_per_s, rounded(metrics.tokens_per_s), "metrics.tokens_per_s")),
-        (
-            "Tokens per second and GPU",
-            number(metrics.tokens_per_s_per_gpu, rounded(metrics.tokens_per_s_per_gpu), "metrics.tokens_per_s_per_gpu"),
-        ),
-        (
-            "Between buildings, per iteration",
-            number(metrics.cross_building_bytes, size(metrics.cross_building_bytes), "metrics.cross_building_bytes"),
-        ),
-        ("Price of a million tokens", price),
+    bound = "Lower bound" if bounds_time(plan.proof.proven) else "Iteration time less the gap"
+    facts: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("Iteration time", "metrics.iteration_s", seconds),
+        (bound, "proof.lower_bound_s", seconds),
+        ("Gap", "proof.relative_gap", percent),
+        ("Status", "proof.status", str),
+        ("Model FLOPs utilisation", "metrics.model_flops_utilisation", percent),
+        ("GPUs", "metrics.num_gpus", count),
+        ("Tokens per second", "metrics.tokens_per_s", rounded),
+        ("Tokens per second and GPU", "metrics.tokens_per_s_per_gpu", rounded),
+        ("Between buildings, per iteration", "metrics.cross_building_bytes", size),
+        ("Price of a million tokens", "metrics.usd_per_million_tokens", lambda usd: f"{rounded(usd)} USD"),
     )
-    for name, value in facts:
-        yield tag("div", tag("dt", name), tag("dd", value))
+    for name, field, form in facts:
+        value = attrgetter(field)(plan)
+        shown = NOT_STATED if value is None else value if isinstance(value, str) else number(value, form, field)
+        yield tag("div", tag("dt", name), tag("dd", shown))
 
 
 def configuration_in_words(one: Configuration, crossing: str) -> Iterator[Child]:
@@ -135,10 +120,10 @@ def _proof(plan: Plan) -> Iterator[Markup]:
         tag("bdi", proof.proven),
     )
     rows = (
-        ("Configurations that exist", number(proof.num_configurations, count(proof.num_configurations))),
-        ("Discarded by their bound", number(proof.num_pruned, count(proof.num_pruned))),
-        ("Placed, timed and judged to the end", number(proof.num_explored, count(proof.num_explored))),
-        ("FLOPs over peak (speed of light)", number(proof.speed_of_light_s, seconds(proof.speed_of_light_s))),
+        ("Configurations that exist", number(proof.num_configurations, count)),
+        ("Discarded by their bound", number(proof.num_pruned, count)),
+        ("Placed, timed and judged to the end", number(proof.num_explored, count)),
+        ("FLOPs over peak (speed of light)", number(proof.speed_of_light_s, seconds)),
     )
     yield table("The search", columns("what", "#value"), rows)
 

@@ -38,13 +38,13 @@ def _choice_row(one: TransportChoice) -> list[Child]:
     return [
         *_name(one),
         count(one.num_ranks),
-        number(one.message_bytes, size(one.message_bytes)),
+        number(one.message_bytes, size),
         one.algorithm.replace("_", " "),
         one.load_balancing.replace("_", " "),
         one.reliability.replace("_", " "),
         f"{count(one.num_queue_pairs)} × {count(one.num_outstanding)} × {size(one.chunk_bytes)}",
-        number(one.expected_s, seconds(one.expected_s)),
-        number(one.effective_bytes_per_s, rate(one.effective_bytes_per_s)),
+        number(one.expected_s, seconds),
+        number(one.effective_bytes_per_s, rate),
     ]
 
 
@@ -79,10 +79,10 @@ def _link_row(one: LinkLoad, scene: Scene) -> list[Child]:
         source,
         target,
         ", ".join(f"{flow.cause} {size(flow.bytes_per_iteration)}" for flow in one.flows),
-        number(one.usable_bytes_per_s, rate(one.usable_bytes_per_s)),
-        number(one.mean_utilisation, percent(one.mean_utilisation)),
-        number(one.peak_utilisation, percent(one.peak_utilisation)),
-        number(one.headroom_bytes_per_s, rate(one.headroom_bytes_per_s)),
+        number(one.usable_bytes_per_s, rate),
+        number(one.mean_utilisation, percent),
+        number(one.peak_utilisation, percent),
+        number(one.headroom_bytes_per_s, rate),
         ", ".join(one.bottleneck) or "nothing",
         price,
     ]

@@ -23,9 +23,9 @@ TOP = 22.0
 def waterfall_section(scene: Scene) -> Markup:
     """The iteration time by cause."""
     plan = scene.plan
-    rows = [(name, number(value_s, seconds(value_s)), percent(value_s / plan.time.total_s)) for name, value_s in
+    rows = [(name, number(value_s, seconds), percent(value_s / plan.time.total_s)) for name, value_s in
             parts(plan.time)]  # fmt: skip
-    rows.append(("total", number(plan.time.total_s, seconds(plan.time.total_s)), percent(1.0)))
+    rows.append(("total", number(plan.time.total_s, seconds), percent(1.0)))
     numbers = table("Iteration time by cause", columns("cause", "#time", "#share"), rows)
     caption = (
         "On the rank that finishes last; each part begins where the one above ends. Communication counts only where "
@@ -111,9 +111,9 @@ def _geography(plan: Plan) -> Markup:
     share = tax_s / plan.one_building_s if plan.one_building_s else 0.0
     return paragraph(
         "Geography tax: ",
-        number(tax_s, seconds(tax_s), "geography_tax_s"),
+        number(tax_s, seconds, "geography_tax_s"),
         f" per iteration ({percent(share)}), against ",
-        number(plan.one_building_s, seconds(plan.one_building_s), "one_building_s"),
+        number(plan.one_building_s, seconds, "one_building_s"),
         " of the same configuration with all its GPUs in one building.",
         class_="key",
     )
