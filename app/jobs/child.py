@@ -26,13 +26,11 @@ from models.errors import PlannerError
 
 if TYPE_CHECKING:
     from app.jobs.cluster_pool import ClusterPool
-    from models.outcome import Outcome, RequestCheck
-    from models.questions import Reply
-    from models.schedule import PipelineSchedule
-    from models.verdict import Verdict
+    from models.outcome import Outcome
     from solver.search.warm_start import WarmStart
 
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
+REQUEST, PLAN = "models.request:PlanRequest", "models.plan:Plan"
 
 
 class Task(NamedTuple):
@@ -62,7 +60,7 @@ class Channel:
 
     def telling(self, kind: str) -> Callable[[BaseModel], None]:
         """What sends documents as messages of a kind."""
-        return lambda document: self.send(kind, document.model_dump_json().encode())
+        return lambda document: self.send(kind, _json(document))
 
     def cancelled(self) -> bool:
         """Whether the search should end now with the best it has."""
@@ -133,11 +131,14 @@ def _text(values: dict[str, str]) -> bytes:
     return TypeAdapter(dict[str, str]).dump_json(values)
 
 
-def load(path: str) -> Callable[..., Any]:
-    """The function that `module:name` names."""
+def _json(document: BaseModel) -> bytes:
+    return document.model_dump_json().encode()
+
+
+def load(path: str) -> Any:
+    """The function, class or type that `module:name` names."""
     module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
+    return getattr(importlib.import_module(module), name)
 
 
 @cache
@@ -148,15 +149,21 @@ def outcomes() -> TypeAdapter[Outcome]:
     return TypeAdapter(Outcome)
 
 
-def _plan(task: Task, channel: Channel) -> bytes:
-    from models.request import PlanRequest
+def _read(task: Task, *models: str) -> list[Any]:
+    """The documents of a task, as far as models are named for them; only those are imported."""
+    return [TypeAdapter(load(model)).validate_json(text) for model, text in zip(models, task.documents, strict=False)]
 
+
+def _searching(channel: Channel) -> dict[str, Any]:
+    """What every search takes: whom to tell, when to stop, and the time."""
+    told = {"progress": channel.telling("progress"), "incumbent": channel.telling("incumbent")}
+    return {**told, "cancelled": channel.cancelled, "clock": time.monotonic}
+
+
+def _plan(task: Task, channel: Channel) -> bytes:
     outcome = load(task.function)(
-        PlanRequest.model_validate_json(task.documents[0]),
-        progress=channel.telling("progress"),
-        incumbent=channel.telling("incumbent"),
-        cancelled=channel.cancelled,
-        clock=time.monotonic,
+        *_read(task, REQUEST),
+        **_searching(channel),
         worker_pool=channel.worker_pool(task),
         keep=lambda state: channel.send("state", state),
         **_warm_start(*task.documents[1:]),
@@ -183,66 +190,38 @@ def _warm_start(*earlier: bytes) -> dict[str, WarmStart]:
 
 
 def _ask(task: Task, channel: Channel) -> bytes:
-    from models.questions import Question
-
-    question = TypeAdapter[Question](Question).validate_json(task.documents[0])
-    reply: Reply = load(task.function)(
-        question, found=channel.telling("incumbent"), cancelled=channel.cancelled, clock=time.monotonic
-    )
-    return reply.model_dump_json().encode()
+    found, (question,) = channel.telling("incumbent"), _read(task, "models.questions:Question")
+    return _json(load(task.function)(question, found=found, cancelled=channel.cancelled, clock=time.monotonic))
 
 
-def _validate(task: Task, _channel: Channel) -> bytes:
-    from models.request import PlanRequest
-
-    checked: RequestCheck = load(task.function)(PlanRequest.model_validate_json(task.documents[0]))
-    return checked.model_dump_json().encode()
+def _schedule(task: Task, channel: Channel) -> bytes:
+    (problem,) = _read(task, "models.schedule:PipelineProblem")
+    return _json(load(task.function)(problem, **_searching(channel)))
 
 
-def _evaluate(task: Task, _channel: Channel) -> bytes:
-    from models.plan import Plan
-    from models.request import PlanRequest
-
-    request, plan = task.documents
-    verdict: Verdict = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
-    return verdict.model_dump_json().encode()
+def _check(task: Task, _channel: Channel) -> bytes:
+    """What is said of a request, and of its plan if there is one."""
+    return _json(load(task.function)(*_read(task, REQUEST, PLAN)))
 
 
 def _time(task: Task, _channel: Channel) -> bytes:
     """The iteration time of a plan by replay alone; null when the plan is too broken to be replayed."""
-    from models.plan import Plan
-    from models.request import PlanRequest
-
-    request, plan = task.documents
+    documents = _read(task, REQUEST, PLAN)
     try:
-        replayed = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
+        return json.dumps(load(task.function)(*documents).iteration_s).encode()
     except (LookupError, ArithmeticError, ValueError):
         return b"null"
-    return json.dumps(replayed.iteration_s).encode()
 
 
 def _compute(task: Task, _channel: Channel) -> bytes:
     return json.dumps(load(task.function)(**json.loads(task.documents[0]))).encode()
 
 
-def _schedule(task: Task, channel: Channel) -> bytes:
-    from models.schedule import PipelineProblem
-
-    answer: PipelineSchedule = load(task.function)(
-        PipelineProblem.model_validate_json(task.documents[0]),
-        progress=channel.telling("progress"),
-        incumbent=channel.telling("incumbent"),
-        cancelled=channel.cancelled,
-        clock=time.monotonic,
-    )
-    return answer.model_dump_json().encode()
-
-
 TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "plan": _plan,
     "ask": _ask,
-    "validate": _validate,
-    "evaluate": _evaluate,
+    "validate": _check,
+    "evaluate": _check,
     "time": _time,
     "compute": _compute,
     "schedule": _schedule,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from anyio import CapacityLimiter
+from pydantic import BaseModel
 
 from app.documents import canonical, check_request_limits, check_schedule_limits
 from app.faults import Fault, Refused, from_reason, refused
@@ -161,18 +162,14 @@ class PlanService:
     def validate(self, request: PlanRequest, caller: Caller = ANYBODY) -> bytes:
         """What arithmetic and the linter say of the request, as JSON text of a `RequestCheck`."""
         check_request_limits(request, self.settings)
-        task = Task("validate", self.settings.solvers.validate_request, (canonical(request),), self._memory)
-        with self._directly(caller):
-            return self._computed(task, DIRECT_LIMIT_S)
+        return self._directly(caller, self._task("validate", self.settings.solvers.validate_request, request))[0]
 
     def evaluate(self, request: PlanRequest, plan: Plan, caller: Caller = ANYBODY) -> tuple[bytes, bytes]:
         """The judge's verdict on a plan and its iteration time by replay, as JSON texts."""
         check_request_limits(request, self.settings)
-        documents = (canonical(request), canonical(plan))
-        solvers = self.settings.solvers
-        with self._directly(caller):
-            verdict = self._computed(Task("evaluate", solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
-            return verdict, self._computed(Task("time", solvers.replay, documents, self._memory), DIRECT_LIMIT_S)
+        judge = self._task("evaluate", self.settings.solvers.judge, request, plan)
+        verdict, time = self._directly(caller, judge, self._task("time", self.settings.solvers.replay, request, plan))
+        return verdict, time
 
     def with_profile(self, request: PlanRequest, caller: Caller) -> PlanRequest:
         """The request with the profile of the calibration that it names by id; a name of nothing is refused."""
@@ -192,15 +189,12 @@ class PlanService:
 
     def calibrate(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
         """A profile fitted to measured rows, as JSON text."""
-        task = Task("compute", self.settings.solvers.calibrate, (order,), self._memory)
-        with self._directly(caller):
-            return self._computed(task, self.settings.calibration_limit_s)
+        task = self._task("compute", self.settings.solvers.calibrate, order)
+        return self._directly(caller, task, limit_s=self.settings.calibration_limit_s)[0]
 
     def import_texts(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
         """The cluster or the model that texts of other tools describe, as JSON text."""
-        task = Task("compute", self.settings.solvers.import_texts, (order,), self._memory)
-        with self._directly(caller):
-            answer = self._computed(task, DIRECT_LIMIT_S)
+        (answer,) = self._directly(caller, self._task("compute", self.settings.solvers.import_texts, order))
         if answer.startswith(b'{"faults"'):
             raise Refused([Fault(**fault) for fault in json.loads(answer)["faults"]])
         return answer
@@ -210,28 +204,29 @@ class PlanService:
     ) -> bytes:
         """The schedule of a pipeline, as JSON text."""
         check_schedule_limits(problem, self.settings)
-        task = Task("schedule", self.settings.solvers.schedule, (canonical(problem),), self._memory)
-        with self._directly(caller):
-            return self._computed(task, problem.options.time_limit_s, stop_asked)
+        task = self._task("schedule", self.settings.solvers.schedule, problem)
+        return self._directly(caller, task, limit_s=problem.options.time_limit_s, stop_asked=stop_asked)[0]
 
-    @property
-    def _memory(self) -> int:
-        return self.settings.child_memory_bytes
+    def _task(self, kind: str, function: str, *documents: BaseModel | bytes) -> Task:
+        texts = tuple(one if isinstance(one, bytes) else canonical(one) for one in documents)
+        return Task(kind, function, texts, self.settings.child_memory_bytes)
 
-    @contextmanager
-    def _directly(self, caller: Caller) -> Iterator[None]:
-        """Room for one direct computation; it counts among the submissions of its key."""
+    def _directly(
+        self,
+        caller: Caller,
+        *tasks: Task,
+        limit_s: float = DIRECT_LIMIT_S,
+        stop_asked: Callable[[], bool] = lambda: False,
+    ) -> list[bytes]:
+        """The answers of tasks that make one direct computation, which counts among the submissions of its key."""
         if caller.key_id:
             with self.engine.begin() as connection:
                 self.quotas.admit_direct(connection, caller)
         with self.direct_places.place(caller) as there_is_room:
             if not there_is_room:
                 raise _too_busy(self.direct_places)
-            yield
-
-    def _computed(self, task: Task, limit_s: float, stop_asked: Callable[[], bool] = lambda: False) -> bytes:
-        limits = replace(Limits.of(limit_s, self.settings), empty_grace_s=STARVED_S)
-        return _answer(run_in_child(task, limits, stop_asked=stop_asked))
+            limits = replace(Limits.of(limit_s, self.settings), empty_grace_s=STARVED_S)
+            return [_answer(run_in_child(task, limits, stop_asked=stop_asked)) for task in tasks]
 
 
 def _too_busy(shares: Shares) -> Busy:
