@@ -10,10 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.exporters.hosts import HOST_NAME, pools_of
+from app.exporters.hosts import HOST_NAME, places_above, pools_of
 from app.exporters.kubernetes import label_value
 from app.exporters.kubernetes_nodes import POINTER, WHERE, Node, is_node_list, nodes_of
-from app.exporters.places import places_above
 from app.faults import Fault, Refused, from_planner_error, refused
 from app.hostlists import MAX_HOSTS, fold, unfold
 from app.words import shortened

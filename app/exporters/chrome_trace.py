@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of
 from app.exporters.target import Target
-from app.exporters.trace_links import link_curves
 from models.plan import Plan, RouteTimeline
 from models.request import PlanRequest
 from models.schedule import Operation, PipelineProblem, RankTimeline
+from models.transport import LinkLoad
 
 TARGET = Target("Perfetto and chrome://tracing", "Trace Event Format, JSON object form (any version)")
 Event = dict[str, Any]
+Window = tuple[float, float]
+Point = tuple[float, float]
 COLOURS = {"F": "thread_state_running", "B": "thread_state_iowait", "W": "good", "BW": "thread_state_iowait"}
 US_PER_S = 1e6
 
@@ -153,3 +156,39 @@ def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
     if plan.link_loads:
         yield "the course of a link's load inside a window: its bytes are spread evenly"
     yield "transport choices, hosts and the proof: see the plan"
+
+
+def link_curves(plan: Plan) -> Iterator[tuple[str, list[Point]]]:
+    """Name of each link and direction, with (time in s, share of its usable capacity).
+
+    Bytes of the gradient exchanges are spread evenly over their windows, all others over the pipeline's run: the curve
+    keeps every byte, its shape inside a window is not known to the plan.
+    """
+    exchanges = [(one.start_s, one.end_s) for one in plan.exchanges if one.shared_s > 0 and one.end_s > one.start_s]
+    run = [(0.0, max(line.end_s for line in plan.timelines))]
+    for load in plan.link_loads:
+        way = "reverse" if load.reverse else "forward"
+        yield f"{load.link} {way}", curve(load, exchanges or run, run)
+
+
+def curve(load: LinkLoad, exchanges: list[Window], run: list[Window]) -> list[Point]:
+    """The step curve of one direction; it ends at 0.
+
+    >>> load = LinkLoad(link="l", reverse=False, usable_bytes_per_s=10.0, mean_utilisation=0.5, peak_utilisation=1.0,
+    ...                 flows=({"cause": "pp", "bytes_per_iteration": 20}, {"cause": "dp", "bytes_per_iteration": 5}))
+    >>> curve(load, [(3.0, 5.0)], [(0.0, 4.0)])
+    [(0.0, 0.5), (3.0, 0.75), (4.0, 0.25), (5.0, 0.0)]
+    """
+    steps: dict[float, float] = {}
+    for flow in load.flows:
+        windows = exchanges if flow.cause == "dp" else run
+        busy_s = sum(end - start for start, end in windows)
+        if busy_s <= 0 or load.usable_bytes_per_s <= 0:
+            continue
+        share = flow.bytes_per_iteration / busy_s / load.usable_bytes_per_s
+        for start, end in windows:
+            steps[start] = steps.get(start, 0.0) + share
+            steps[end] = steps.get(end, 0.0) - share
+    times = sorted(steps)
+    values = [max(round(value, 9), 0.0) for value in accumulate(steps[at] for at in times)]
+    return list(zip(times, values, strict=True))

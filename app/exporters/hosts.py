@@ -1,4 +1,4 @@
-"""Which host runs which rank.
+"""Which host runs which rank, and what holds the place where it stands.
 
 There is one order of ranks, the plan's: pipeline ranks outermost. It is Megatron-LM's default (tp-cp-ep-dp-pp, the only
 one that it takes with any degrees) and torchtitan's mesh; a list of hosts realises the placement, not another order.
@@ -92,3 +92,20 @@ def nodes(hosts: Sequence[str]) -> list[Node]:
     [Node(host='a', num_ranks=2), Node(host='b', num_ranks=1)]
     """
     return [Node(host, len(list(run))) for host, run in groupby(hosts)]
+
+
+def building_of(place: str, request: PlanRequest | None) -> str:
+    """The building that holds a place; the place itself when there is no request or no building above it."""
+    if request is None:
+        return place
+    levels = {one.id: one.level for one in request.cluster.places}
+    return next((one for one in places_above(place, request) if levels[one] == "building"), place)
+
+
+def places_above(place: str, request: PlanRequest) -> Iterator[str]:
+    """The place and every place that holds it, the nearest first."""
+    parents = {one.id: one.parent for one in request.cluster.places}
+    here: str | None = place if place in parents else None
+    while here is not None:
+        yield here
+        here = parents[here]

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.exporters.hosts import hosts_of, pools_of, ranges
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of, hosts_of, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest

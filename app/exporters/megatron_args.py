@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
+from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.megatron_limits import check_megatron
 from app.exporters.megatron_model import (
     Argument,
@@ -25,8 +26,6 @@ from app.exporters.megatron_model import (
 )
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
-from app.exporters.transport_losses import transport_losses
-from app.exporters.workload_losses import workload_losses
 from app.faults import refused
 from models.framework import packaged_framework
 from models.plan import Configuration, Degrees, Plan

@@ -12,9 +12,9 @@ from math import ceil
 
 import yaml
 
+from app.exporters.losses import transport_losses
 from app.exporters.nccl_env import process_buffer_bytes
 from app.exporters.target import Target, header
-from app.exporters.transport_losses import transport_losses
 from models.cluster import Tier
 from models.plan import Plan
 from models.request import PlanRequest

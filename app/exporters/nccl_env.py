@@ -10,9 +10,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of
+from app.exporters.losses import transport_losses
 from app.exporters.target import Target, header, one_line
-from app.exporters.transport_losses import transport_losses
 from models.plan import Plan
 from models.request import PlanRequest
 from models.transport import Algorithm, Collective, TransportChoice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.exporters.cells import csv_text, harmless
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of
 from app.exporters.target import Target
 from models.plan import Plan
 from models.request import PlanRequest

@@ -14,10 +14,9 @@ import shlex
 from collections.abc import Iterator
 from itertools import accumulate
 
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of
+from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.target import Target, header
-from app.exporters.transport_losses import transport_losses
-from app.exporters.workload_losses import workload_losses
 from app.faults import Refused, refused
 from models.framework import packaged_framework
 from models.plan import Configuration, Plan

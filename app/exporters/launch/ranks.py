@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from app.exporters.cells import csv_text, harmless
-from app.exporters.hosts import hosts_of, pools_of, ranges
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of, hosts_of, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.exporters.places import building_of
+from app.exporters.hosts import building_of
 from models.plan import Plan
 from models.request import PlanRequest
 

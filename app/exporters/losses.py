@@ -1,4 +1,4 @@
-"""What a plan says of its transport that a tool has no words for, as lines of a loss report."""
+"""What a plan and its request say that a tool has no words for, as lines of a loss report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from models.plan import Plan
 from models.transport import TransportChoice
+from models.workload import Workload
 
 FABRIC = ("spray", "dqplb")
 RECOVERY = {"selective_repeat": "selective repeat", "selective_repeat_nack": "selective repeat with NACKs",
@@ -13,7 +14,7 @@ RECOVERY = {"selective_repeat": "selective repeat", "selective_repeat_nack": "se
 
 
 def transport_losses(plan: Plan, carried: Collection[str] = ()) -> Iterator[str]:
-    """One line per kind of decision; `carried` names what the tool does express: algorithm, queue_pairs."""
+    """One line per kind of transport decision; `carried` names what the tool does express: algorithm, queue_pairs."""
     groups: dict[str, list[str]] = {}
     for choice in plan.transport:
         for what in _lost(choice, carried):
@@ -31,3 +32,11 @@ def _lost(choice: TransportChoice, carried: Collection[str]) -> Iterator[str]:
         yield f"the {choice.algorithm} algorithm: NCCL's choice, see the nccl-env export"
     if "queue_pairs" not in carried and choice.num_queue_pairs > 1:
         yield f"{choice.num_queue_pairs} queue pairs: see the nccl-env export"
+
+
+def workload_losses(workload: Workload, tool: str) -> Iterator[str]:
+    """One line for each kind of attention; what the request takes for granted has none."""
+    if not workload.causal_attention:
+        yield f"attention to later tokens: {tool}'s model masks them"
+    if not workload.flash_attention:
+        yield f"attention that stores its scores: {tool} takes a fused kernel where it has one"
