@@ -26,16 +26,15 @@ from app.api import (
     problems,
     questions,
     replans,
-    resume,
     studies,
     webhooks,
 )
 from app.api.authentication import Authentication, check_openness
 from app.api.body_limits import BodyLimits
 from app.api.codings import Compress
-from app.api.described import describe
 from app.api.heads import Heads
 from app.api.observe import Observe
+from app.api.openapi import describe
 from app.api.shortcut import Shortcut
 from app.api.strict import LARGE_AT_ONCE
 from app.jobs.processes import warm_up
@@ -51,7 +50,6 @@ ROUTERS = (
     plans.router,
     exports.router,
     replans.router,
-    resume.router,
     events.router,
     webhooks.router,
     studies.router,

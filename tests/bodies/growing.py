@@ -26,8 +26,7 @@ from app.api.examples import (
 )
 from app.api.exports import Hosts, Launch
 from app.api.imports import ImportRequest
-from app.api.replans import Replan
-from app.api.resume import Resume
+from app.api.replans import Replan, Resume
 from app.api.studies import StudyRequest
 from app.settings import Settings
 from app.wire import EvaluationRequest

@@ -14,8 +14,7 @@ from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
 from app.api.exports import Hosts, Launch
 from app.api.imports import ImportRequest
-from app.api.replans import Replan
-from app.api.resume import Resume
+from app.api.replans import Replan, Resume
 from app.api.studies import StudyRequest
 from app.faults import ISSUE_TYPES
 from app.jobs.patches import grid, merged, with_value
