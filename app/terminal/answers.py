@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.exporters.report.answer_picture import gpu_hours, is_priced
-from app.terminal.tables import number, table
+from app.terminal.screen import number, table
 
 if TYPE_CHECKING:
     from models.least import FrontierAnswer, SizingAnswer

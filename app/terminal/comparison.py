@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from app.terminal.tables import table
+from app.terminal.screen import table
 
 
 def print_comparison(console: Console, found: Mapping[str, Any]) -> None:

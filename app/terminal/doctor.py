@@ -14,8 +14,7 @@ from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
-from app.terminal.screen import Screen
-from app.terminal.tables import table
+from app.terminal.screen import Screen, table
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 

@@ -11,7 +11,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.options import shared
-from app.terminal.screen import Screen
+from app.terminal.screen import Screen, table
 
 if TYPE_CHECKING:
     from app.storage.keys import KeyRow, KeyStore
@@ -48,8 +48,6 @@ def create(
 @shared
 def list_keys(context: typer.Context, *, database: Database = None, screen: Screen) -> None:
     """Show every key, never its secret."""
-    from app.terminal.tables import table
-
     every = table("", "id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
     with _store(context, database) as store:
         rows = store.all()

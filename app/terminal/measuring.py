@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.faults import refused
 from app.terminal.inputs import read_rows
 from app.terminal.options import File, OutFile, Service
 from app.terminal.outputs import prepare, write
-from app.terminal.screen import Screen
+from app.terminal.screen import Screen, table
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SUBJECTS = ("training", "network", "pipeline")
+ERRORS = ("mean_abs", "median_abs", "bias", "worst")
 Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]
 
 
 def accuracy(subject: Subject, rows: File, *, screen: Screen) -> None:
     """Compare predictions with measured rows; nothing is refitted."""
-    from app.terminal.measured import print_report, validation_report
-
     report = validation_report(subject, read_rows(rows))
     screen.show(report, lambda console: print_report(console, report))
 
@@ -36,7 +42,6 @@ def calibrate(
     """Fit a software-stack profile to your own measured runs; --out writes the profile. A --server keeps it."""
     from app.client import calls
     from app.jobs.calibration import calibration
-    from app.terminal.measured import print_calibration
 
     prepare(out)
     names = tuple(one.strip() for one in constants.split(",") if one.strip())
@@ -50,3 +55,55 @@ def calibrate(
             screen.news.print(f"{report['id']}: give it as options.stack_profile")
     write(out, json.dumps(report["profile"], indent=2).encode(), quiet=screen.quiet)
     screen.show(report, lambda console: print_calibration(console, report))
+
+
+def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Errors per family and in total, as plain values."""
+    if subject not in SUBJECTS:
+        allowed = ", ".join(SUBJECTS)
+        raise refused("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
+                      remedy=f"Use one of {allowed}.", where="first argument")  # fmt: skip
+    module = importlib.import_module(f"solver.calibration.{subject}")
+    validate: Callable[[Sequence[Mapping[str, str]]], Any] = getattr(module, f"validate_{subject}")
+    try:
+        report: dict[str, Any] = validate(rows).to_dict()
+    except KeyError as missing:
+        remedy = f"Use the columns of the measured {subject} data."
+        raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
+    if not report["total"]["rows"]:
+        reasons = "; ".join(report["total"]["skipped"]) or "there are no rows"
+        raise refused("too-few-rows", f"no row can be used: {reasons}", remedy="Fill the columns that are named.")
+    return report
+
+
+def print_report(console: Console, report: Mapping[str, Any]) -> None:
+    """One line per family, the total, and the reasons of skipped rows."""
+    errors = table("Prediction errors (%)", "family", ">rows", *(f">{one.replace('_', ' ')}" for one in ERRORS))
+    for name, summary in [*report["families"].items(), ("total", report["total"])]:
+        errors.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in ERRORS))
+    console.print(errors)
+    for reason, number in report["total"]["skipped"].items():
+        console.print(f"skipped {number}: {reason}")
+
+
+def _figure(summary: Mapping[str, Any], column: str) -> str:
+    value = float(summary[f"{column}_pct"])
+    return f"{value:+.2f}" if column in ("bias", "worst") else f"{value:.2f}"
+
+
+def print_calibration(console: Console, report: Mapping[str, Any]) -> None:
+    """The fitted constants and how well they do."""
+    console.print(f"Profile {report['profile']['name']!r}, {report['profile']['description']}:")
+    for name, value in report["fitted"].items():
+        console.print(f"  {name} = {value:.5g}")
+    kinds = (
+        ("start", "before, by the profile it began with"),
+        ("fit", "on the rows it saw"),
+        ("cross_validated", "on rows held back"),
+    )
+    for name, rows in kinds:
+        mean, middle = report[f"{name}_mean_abs_pct"], report[f"{name}_median_abs_pct"]
+        if mean is not None:  # an older service does not tell the first
+            console.print(f"Error {rows}: {mean:.2f} % mean, {middle:.2f} % median.")
+    if report["cross_validated_mean_abs_pct"] > (report["start_mean_abs_pct"] or float("inf")):
+        console.print("Rows held back are predicted worse than by the profile it began with: keep that, or add runs.")

@@ -11,7 +11,7 @@ import typer
 from app.faults import refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_document, read_source
-from app.terminal.screen import Screen
+from app.terminal.screen import Screen, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,8 +106,6 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
 
 def _print(console: Console, found: Sequence[Measured]) -> None:
     from rich.markup import escape
-
-    from app.terminal.tables import table
 
     heads = ("schedule", ">predicted", ">fastest", ">median", ">ratio", ">order", ">loss and gradients")
     executed = table("Executed", *heads)

@@ -1,4 +1,4 @@
-"""Where a command writes: its result to standard output, its news to standard error. rich honours NO_COLOR."""
+"""Where a command writes, and its tables: results to standard output, news to standard error; rich honours NO_COLOR."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PLAIN_WIDTH = 120  # of tables that go to a file or a pipe, which have no width of their own
 
@@ -41,3 +42,21 @@ def console(*, stderr: bool, quiet: bool = False) -> Console:
     is_terminal = stream is not None and stream.isatty()  # None: the shell has closed it
     width = None if is_terminal else PLAIN_WIDTH
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)
+
+
+def table(title: str, *headings: str) -> Table:
+    """An empty table; a heading after `>` is that of figures, which stand at the right and are never broken."""
+    from rich.table import Table
+
+    found = Table(title=title, title_justify="left")
+    for heading in headings:
+        if heading.startswith(">"):
+            found.add_column(heading[1:], justify="right", no_wrap=True)
+        else:
+            found.add_column(heading, overflow="fold")
+    return found
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """So many digits of a figure; nothing for none."""
+    return "" if value is None else f"{value:.{digits}g}"

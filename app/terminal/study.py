@@ -15,7 +15,7 @@ from app.terminal.inputs import read_document
 from app.terminal.options import OutFile, Service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
-from app.terminal.screen import Screen
+from app.terminal.screen import Screen, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,8 +90,6 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
 def _show(console: Console, found: Mapping[str, Any]) -> None:
     """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
     from rich.markup import escape
-
-    from app.terminal.tables import table
 
     points = table(escape(found["name"] or found["id"]), ">", ">time s", ">bound s", ">gap %", ">GPUs")
     is_wide = console.width >= PLAIN_WIDTH

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from app.terminal.tables import table
+from app.terminal.screen import table
 from app.words import TIME_PARTS, runnable_in_words
 
 if TYPE_CHECKING:
