@@ -107,8 +107,7 @@ class LeavingMessages:
         outside = np.where(np.isfinite(outside), outside, 0.0)
         visits = dp * times_left(vpp, self.looped, num_groups).astype(np.float64)
         by_rate = np.maximum(
-            visits / or_unlinked(widest[:num_groups].sum()),
-            vpp * outside / or_unlinked(widest[:-num_groups].sum()),
+            visits / or_unlinked(widest[:num_groups].sum()), vpp * outside / or_unlinked(widest[:-num_groups].sum())
         )
         if num_groups > 2:
             by_rate = np.maximum(by_rate, 2.0 * vpp * dp / or_unlinked(widest[num_groups - 3]))

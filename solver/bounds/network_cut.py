@@ -19,13 +19,7 @@ import numpy as np
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.crossing_messages import CrossingDelay, CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
-from solver.bounds.gradient_exchange import (
-    ExchangeLink,
-    GradientExchange,
-    SplitRanks,
-    UnknownShares,
-    least_parameters,
-)
+from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, SplitRanks, UnknownShares, least_parameters
 from solver.bounds.leaving_messages import LeavingMessages, or_unlinked, times_left
 from solver.bounds.lightest import before_exchange_s, beside_messages_s, lightest_rank_s
 from solver.bounds.ring_connections import least_fill

@@ -24,11 +24,7 @@ Costs = Sequence[tuple[Pool, PoolStages]]
 
 
 def slower_ranks_s(
-    context: Context,
-    configuration: Configuration,
-    costs: Costs,
-    exposed_s: FloatArray,
-    high_s: float,
+    context: Context, configuration: Configuration, costs: Costs, exposed_s: FloatArray, high_s: float
 ) -> float:
     """The largest time up to `high_s` found impossible for some replica.
 
@@ -70,11 +66,7 @@ def halves(context: Context, configuration: Configuration, costs: Costs) -> Iter
 
 
 def _problem(
-    context: Context,
-    configuration: Configuration,
-    halves: tuple[Costs, Costs],
-    most_fast: int,
-    exposed_s: FloatArray,
+    context: Context, configuration: Configuration, halves: tuple[Costs, Costs], most_fast: int, exposed_s: FloatArray
 ) -> PartitionProblem:
     """Every rank is a kind of its own, with its own layers and no choice of them."""
     pp = configuration.degrees.pp

@@ -46,13 +46,7 @@ def least_replicas(columns: Columns, num_places: int) -> IntArray:
 
 
 def least_exchange_s(
-    context: Context,
-    columns: Columns,
-    fabric: Fabric,
-    *,
-    dense: FloatArray,
-    experts: FloatArray,
-    num_places: int,
+    context: Context, columns: Columns, fabric: Fabric, *, dense: FloatArray, experts: FloatArray, num_places: int
 ) -> FloatArray:
     """Least time that stages of any of the configurations exchange, by entry of the last axis of the parameters.
 

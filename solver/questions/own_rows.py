@@ -16,14 +16,7 @@ from models.cluster import GpuType
 from models.request import PlanRequest
 from solver.arrays import BoolArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import (
-    BY_GPU_TYPE,
-    EVEN,
-    Space,
-    enumerate_space,
-    left_to_even,
-    ranks_by_type,
-)
+from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, enumerate_space, left_to_even, ranks_by_type
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.configurations.pricing import StageCosts

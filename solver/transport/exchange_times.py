@@ -33,19 +33,13 @@ def run_exchanges(
     the better of two rules: first ready first, or longest first (Schrage's rule).
     """
     ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
-    rules: tuple[Urgency, ...] = (
-        lambda stage: (ready[stage], stage),
-        lambda stage: (-costs[stage].duration_s, stage),
-    )
+    rules: tuple[Urgency, ...] = (lambda stage: (ready[stage], stage), lambda stage: (-costs[stage].duration_s, stage))
     ways = [_timed(costs, last_end_s, _starts(costs, ready, ranks, urgency)) for urgency in rules]
     return min(ways, key=lambda way: max(one.end_s for one in way))
 
 
 def with_wider_rings(
-    costs: tuple[ExchangeCost, ...],
-    exchanges: tuple[StageExchange, ...],
-    last_end_s: list[float],
-    ranks: Sequence[int],
+    costs: tuple[ExchangeCost, ...], exchanges: tuple[StageExchange, ...], last_end_s: list[float], ranks: Sequence[int]
 ) -> tuple[ExchangeCost, ...]:
     """Costs where exchanges that end last take their wider rings, as long as all exchanges end sooner by that."""
     for _ in range(MOST_WIDENED):

@@ -186,10 +186,7 @@ def queues_by_way(
 
 
 def waiting_ways(
-    context: Context,
-    configuration: Configuration,
-    routes: tuple[PooledRoute, ...],
-    hops: list[tuple[HopDelay, ...]],
+    context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...], hops: list[tuple[HopDelay, ...]]
 ) -> Counter[tuple[str, str]]:
     """Of `queues_by_way` those between places whose messages wait for links, not for cards."""
     ranks = configuration.rank_of_stages
