@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from models.request import choices_of
 from solver.network.places import usable_gpus
-from solver.verify.case import Case, Finding, Rule
+from solver.verify.case import Case, Finding
 from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
 WHERE = "configuration"
@@ -138,18 +138,3 @@ def use_all_gpus(case: Case) -> Iterator[Finding]:
         yield Finding(
             WHERE, f"{usable - degrees.num_gpus} of {usable} usable GPUs stay idle, one replica takes {replica}"
         )
-
-
-FAMILY: Mapping[str, Rule] = {
-    "batch-arithmetic": batch_arithmetic,
-    "degrees-divide": degrees_divide,
-    "expert-parallel-inside": expert_parallel_inside,
-    "layers-complete": layers_complete,
-    "layer-split": layer_split,
-    "family-shape": family_shape,
-    "shard-group": shard_group,
-    "allowed-values": allowed_values,
-    "framework-runs-it": framework_runs_it,
-    "max-gpus": max_gpus,
-    "use-all-gpus": use_all_gpus,
-}

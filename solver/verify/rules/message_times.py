@@ -6,7 +6,7 @@ Judges `Plan.message_transports` and the exact times of hops. What no transport 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from models.schedule import PipelineHop
 from models.transport import Connection, TransportChoice
@@ -20,7 +20,7 @@ from solver.network.technology import (
     reliability_options,
 )
 from solver.network.topology import PathFacts
-from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.case import Case, Finding, differs
 
 
 def unoffered(path: PathFacts, connection: Connection | TransportChoice) -> Iterator[str]:
@@ -125,6 +125,3 @@ def _unlike(where: str, stated: tuple[PipelineHop, ...], derived: tuple[Pipeline
             wanted = getattr(true, name)
             if differs(value, wanted) if isinstance(wanted, float) else value != wanted:
                 yield Finding(f"{where}, hop {true.from_stage} to {true.to_stage}", f"{name} {value}, it is {wanted}")
-
-
-FAMILY: Mapping[str, Rule] = {"message-transports": message_transports, "hop-times": hop_times}

@@ -6,9 +6,9 @@ rules on these, and cannot be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
+from solver.verify.case import Case, Finding, differs, exceeds, link_name
 from solver.verify.joint_replay import replay_case
 
 
@@ -42,6 +42,3 @@ def _belongs_together(case: Case) -> bool:
         and all(one.stage in stages for one in case.plan.exchanges)
         and not any(case.schedule_objections.values())
     )
-
-
-FAMILY: Mapping[str, Rule] = {"replay-confirms": replay_confirms}

@@ -5,11 +5,11 @@ Times of other frameworks' schedules are not judged: those schedules are not sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from models.framework import FrameworkProfile
 from models.plan import RunnableBy
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, differs, exceeds
 from solver.verify.frameworks import frameworks_of, unsupported_configuration, unsupported_schedules
 
 
@@ -49,6 +49,3 @@ def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[s
             yield f"its best takes {best.iteration_s:.9g} s, the plan {one.iteration_s:.9g}"
         lacking = unsupported_configuration(profile, best.configuration, case.request)
         yield from (f"its best: {one.detail}" for one in lacking)
-
-
-FAMILY: Mapping[str, Rule] = {"runnable-by": runnable_by}
