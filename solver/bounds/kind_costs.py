@@ -159,11 +159,6 @@ def usual_excess_s(gpus: Sequence[Kind]) -> tuple[float, float]:
     return forward_s, forward_s + sum(gradient) / len(gradient)
 
 
-def places_with(kind: Kind) -> int:
-    """How many places have GPUs of these types."""
-    return num_places([pool for pool in kind.context.pools if pool.gpu.name in kind.names])
-
-
 @dataclass(frozen=True)
 class ChunkCosts:
     """So many consecutive layers on one GPU type, or several as one."""
@@ -229,7 +224,8 @@ class ChunkCosts:
 
 def inside_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
     """Least exchange inside a place of so many parameters, a column each, on one of the types and fabrics of a kind."""
-    fabric, places = costs.price.gpu_class.fabric, places_with(kind)
+    fabric = costs.price.gpu_class.fabric
+    places = num_places([pool for pool in kind.context.pools if pool.gpu.name in kind.names])
     return least_exchange_s(kind.context, costs.columns, fabric, dense=dense, experts=experts, num_places=places)
 
 

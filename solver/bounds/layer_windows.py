@@ -130,7 +130,7 @@ def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int,
     total = np.arange(architecture.num_layers + 1)
     fewest_of_any = np.minimum.reduce([one.fewest for one in own])
     any_stage = Windows(total, fewest_of_any, np.maximum.reduce([one.most for one in own]))
-    if _is_uniform(architecture):
+    if _usual_before(architecture)[-1] == architecture.num_layers:
         return RankWindows(own[0], own[-1], any_stage, Windows(total, total, total))
     fewest = _least_sums(np.stack([one.fewest for one in own]), worth)
     most_other = _least_sums(np.stack([total - one.most for one in own]), worth)
@@ -191,7 +191,3 @@ def _usual_before(architecture: Architecture) -> IntArray:
     """Usual layers before layer 0, 1, 2 ... and in all."""
     usual = [architecture.is_moe_layer(layer) for layer in range(architecture.num_layers)]
     return np.cumsum([0, *(usual if any(usual) else [True] * len(usual))])
-
-
-def _is_uniform(architecture: Architecture) -> bool:
-    return int(_usual_before(architecture)[-1]) == architecture.num_layers

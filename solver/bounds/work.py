@@ -263,7 +263,9 @@ def _bounds_on(
         cases = list(cut)
         usual_s = with_distance_s(usual_s, [cases], pipeline_s)
         if ways_s is not None:
-            bound_s = with_distance_s(np.maximum(bound_s, usual_s), [cases], _longer(pipeline_s, ways_s))
+            bound_s = with_distance_s(
+                np.maximum(bound_s, usual_s), [cases], lambda delay: np.maximum(pipeline_s(delay), ways_s(delay))
+            )
     usual_s = np.maximum(usual_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
     bound_s = np.maximum(usual_s, bound_s + tail.update_s)
     guess = guess_s(context, space, ends[0][1], whole, bound_s=usual_s, capacity=capacities[0])
@@ -298,13 +300,6 @@ def _ways(
     ways = with_ends(even_pipelines(price, shares), memory.capacities, tail, cards_s)
     alone_s = even_pipelines_s(ways, CrossingDelay.none(len(price.columns)))
     return lambda delay: even_pipelines_s(ways, delay, alone_s)
-
-
-def _longer(
-    one_s: Callable[[CrossingDelay], FloatArray], other_s: Callable[[CrossingDelay], FloatArray]
-) -> Callable[[CrossingDelay], FloatArray]:
-    """The longer of two times with the same delays."""
-    return lambda delay: np.maximum(one_s(delay), other_s(delay))
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes:
     """Levin's identity for k from `first` up to `end`."""
     mean = num_flows / num_planes
     counts = np.arange(end)
-    pmf: FloatArray = np.exp(counts * log(mean) - mean - _log_factorials(end - 1))
+    log_factorials = np.concatenate(([0.0], np.cumsum(np.log(counts[1:]))))
+    pmf: FloatArray = np.exp(counts * log(mean) - mean - log_factorials)
     below = np.cumsum(pmf)[first:]
     if num_flows > MANY_FLOWS:
         hits, poisson = _sum_by_series(pmf, below, num_flows, num_planes), _sum_of_whole_by_series(num_flows)
@@ -133,10 +134,6 @@ def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex1
             result = result * values
         values, exponent = values * values, exponent // 2
     return result
-
-
-def _log_factorials(k: int) -> FloatArray:
-    return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, k + 1)))))
 
 
 def _many_flows_max_load(num_flows: int, num_planes: int) -> float:

@@ -80,7 +80,8 @@ def enumerate_conflicts(
     cores = [_shrunk(everything, names, memory, stopped)]
     while not stopped():
         found(_as_found(names, cores, memory, complete=False))
-        seed = next((one for one in _complements(everything, cores) if memory.status(one) == "infeasible"), None)
+        rests = [everything - hit for hit in hitting_sets([core.names for core in cores])]
+        seed = next((one for one in rests if memory.status(one) == "infeasible"), None)
         if seed is None:
             unsure = memory.undecided or any(core.unsure for core in cores)
             return _as_found(names, cores, memory, complete=not unsure and not stopped())
@@ -100,10 +101,6 @@ def hitting_sets(sets: Sequence[Names]) -> list[Names]:
         wider = {hit if hit & one else hit | {name} for hit in found for name in one}
         found = [hit for hit in wider if not any(other < hit for other in wider)]
     return sorted(found, key=lambda hit: (len(hit), sorted(hit)))
-
-
-def _complements(everything: Names, cores: Sequence[FoundConflict]) -> list[Names]:
-    return [everything - hit for hit in hitting_sets([core.names for core in cores])]
 
 
 def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callable[[], bool]) -> FoundConflict:

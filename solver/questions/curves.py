@@ -65,7 +65,9 @@ class _Asked:
         signs = {over: self._sign(points) for over, points in self.points.items()}
         base = self.compared.base
         for over, points in self.points.items():
-            base = better_side(base, self._closed(points, signs[over], self.compared.base)[_place_of_base(points)])
+            base = better_side(
+                base, self._closed(points, signs[over], self.compared.base)[[one.factor for one in points].index(1.0)]
+            )
         for over, points in self.points.items():
             sides = self._closed(points, signs[over], base)
             shown = (_curve_point(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
@@ -137,10 +139,6 @@ def _some(changes: tuple[Change, ...], over: str) -> tuple[Change, ...]:
             remedy="leave it out, or give the pointer of a number",
         )
     return changes
-
-
-def _place_of_base(points: Sequence[_Point]) -> int:
-    return next(number for number, one in enumerate(points) if one.factor == 1.0)
 
 
 def _point(base: PlanRequest, over: str, factor: float) -> _Point:

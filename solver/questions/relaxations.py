@@ -171,7 +171,8 @@ class Relaxations:
         yield "memory", _bought(more_memory, lambda times: f"{memory * (times - 1.0):.1f} GiB more per GPU")
         yield "hosts", _bought(self._with_hosts, self._hosts_in_words)
         if len(cluster.links) > MOST_LINKS:
-            yield "link *", _bought(_all_wider, partial(_more_rate, cluster.links))
+            every = "/cluster/links/*/capacity_bytes_per_s"
+            yield "link *", _bought(lambda times: (multiplied(every, times),), partial(_more_rate, cluster.links))
             return
         for link in cluster.links:
             yield f"link {link.id}", _bought(partial(wider, link), partial(_more_rate, [link]))
@@ -189,10 +190,6 @@ class Relaxations:
 
 def _bought(changes: Callable[[float], tuple[Change, ...]], words: Callable[[float], str]) -> Scale:
     return Scale(1.0, changes, words, lambda _plan: 1.0)
-
-
-def _all_wider(times: float) -> tuple[Change, ...]:
-    return (multiplied("/cluster/links/*/capacity_bytes_per_s", times),)
 
 
 def _more_rate(links: Sequence[Link], times: float) -> str:

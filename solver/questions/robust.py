@@ -115,7 +115,8 @@ class _Asked:
         pools = [pool.id for pool in home.context.pools]
         scheduler = or_same_order(timings, no_other)
         found = [one.timed(candidate, pools, scheduler) for one in self.worlds]
-        if not self._is_better(tuple(INFINITE if one is None else one.iteration_s for one in found)):
+        times = tuple(INFINITE if one is None else one.iteration_s for one in found)
+        if times[0] >= self._request_plan_s and self.value_of(times) >= self.cutoff_s:
             return
         plans = [
             None if one is None else judged(world.context, one) for world, one in zip(self.worlds, found, strict=True)
@@ -126,10 +127,6 @@ class _Asked:
             self.of_request = compared
         if self.value_of(times) < self.cutoff_s:
             self.best = compared
-
-    def _is_better(self, times: Times) -> bool:
-        """Whether a plan with these times would be the best of all worlds or of the first, that of the request."""
-        return times[0] < self._request_plan_s or self.value_of(times) < self.cutoff_s
 
     @property
     def _request_plan_s(self) -> float:

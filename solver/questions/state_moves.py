@@ -9,7 +9,6 @@ least latency: no copy is faster on these paths. Reading a checkpoint from stora
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,14 +55,14 @@ def state_moves(
     for rank, pool, num_retained, num_come in _arrivals(settled):
         place = context.pools[pool].place
         old, new = standing.ranks_retained(configuration)[rank], _state(context, configuration, pool, rank)
-        missing = holders.missing(old, configuration)
+        no_copy = holders.without_copy(old)
         source = holders.nearest(old, place)
         grown = 0.0
         if num_retained and old is not None:
             grown = num_retained * new.beyond(_state(context, standing.configuration, pool, old))
         come = num_come * new.total_bytes
-        lost = grown if missing.sharded else 0.0
-        lost += num_come * (missing.sharded * new.sharded_bytes + missing.whole * new.whole_bytes)
+        lost = grown if no_copy[1] else 0.0
+        lost += num_come * (no_copy[1] * new.sharded_bytes + no_copy[0] * new.whole_bytes)
         fetch(None, place, num_come, lost)
         fetch(source, place, num_come, grown + come - lost)
     return _timed(context, configuration, demand)
@@ -105,14 +104,6 @@ def _state(context: Context, configuration: Configuration, pool: int, rank: int)
     return _State(0.0, weights + optimizer)
 
 
-@dataclass(frozen=True)
-class _Missing:
-    """Which part of a rank's state nobody holds any longer."""
-
-    whole: float
-    sharded: float
-
-
 class _Holders:
     """Which groups of a plan are left to fetch from."""
 
@@ -122,24 +113,22 @@ class _Holders:
         self._places: dict[int | None, list[str]] = {rank: sorted(places) for rank, places in enumerate(of_rank)}
         self._places[None] = sorted(set[str]().union(*of_rank))
 
-    def missing(self, rank: int | None, wanted: Configuration) -> _Missing:
-        """Part of the shards of a rank, and of what its replicas hold whole, of which no copy is left.
+    def without_copy(self, rank: int | None) -> tuple[float, float]:
+        """Part of what the replicas of a rank hold whole, and of its shards, of which no copy is left.
 
-        Copies are groups of consecutive replicas; the part of replica r is r modulo their number.
+        Copies are groups of consecutive replicas; the part of replica r is r modulo their number. Of layers that no
+        rank held alone: the mean over all ranks.
         """
         if rank is None:
-            return self._of_model(wanted)
+            found = [self.without_copy(one) for one in range(len(self._standing.slots))]
+            whole, sharded = (float(np.mean(parts)) for parts in zip(*found, strict=True))
+            return whole, sharded
         one = self._standing.configuration
         num_shards = 1 if one.sharding == "ddp" else one.shard_group_replicas
         num_experts = max(1, one.degrees.ep // one.degrees.cp)
         alive = self._standing.slots[rank]
         whole = 1.0 - len({replica % num_experts for replica in alive}) / num_experts
-        return _Missing(whole, 1.0 - len({replica % num_shards for replica in alive}) / num_shards)
-
-    def _of_model(self, wanted: Configuration) -> _Missing:
-        """Layers that no rank held alone: the mean over all ranks."""
-        found = [self.missing(rank, wanted) for rank in range(self._standing.configuration.degrees.pp)]
-        return _Missing(float(np.mean([one.whole for one in found])), float(np.mean([one.sharded for one in found])))
+        return whole, 1.0 - len({replica % num_shards for replica in alive}) / num_shards
 
     def nearest(self, rank: int | None, place: str) -> str | None:
         """The place to fetch from: that itself, or the one of least latency with a path to it."""
@@ -160,29 +149,17 @@ def _timed(context: Context, configuration: Configuration, demand: dict[FromTo, 
             for edge in paths[source, place]:
                 on_edge[edge] += num_bytes
     edge_s = on_edge / topology.capacity_bytes_per_s if len(on_edge) else on_edge
-    found = []
+    gpus, found = configuration.degrees.gpus_per_stage_group, []
     for (source, place), (num_groups, num_bytes) in demand.items():
         links: tuple[int, ...] = () if source is None else paths[source, place]
         seconds = 0.0
         if source is not None:
-            cards = _cards_bytes_per_s(context, configuration, place, num_groups)
+            # All network cards of groups that arrive; of groups that stay, those of one group at least.
+            card = max(pool.nic_bytes_per_s_per_gpu for pool in context.pools if pool.place == place)
+            cards = max(num_groups, 1) * gpus * card
             seconds = max([num_bytes / cards, *(float(edge_s[edge]) for edge in links)])
             seconds += topology.path_facts(source, place).latency_s
         names = tuple(dict.fromkeys(topology.edges[edge].id for edge in links))
-        found.append(
-            StateMove(
-                from_place=source,
-                to_place=place,
-                num_groups=num_groups,
-                num_bytes=num_bytes,
-                links=names,
-                seconds=seconds,
-            )
-        )
+        found.append(StateMove(from_place=source, to_place=place, num_groups=num_groups, num_bytes=num_bytes,
+                               links=names, seconds=seconds))  # fmt: skip
     return StateMoves(tuple(found), max((one.seconds for one in found), default=0.0))
-
-
-def _cards_bytes_per_s(context: Context, configuration: Configuration, place: str, num_groups: int) -> float:
-    """Rate of all network cards of groups that arrive in a place; of groups that stay, those of one group at least."""
-    pools: Sequence[float] = [pool.nic_bytes_per_s_per_gpu for pool in context.pools if pool.place == place]
-    return max(num_groups, 1) * configuration.degrees.gpus_per_stage_group * max(pools)

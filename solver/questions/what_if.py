@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from models.errors import InvalidRequest
 from models.outcome import Infeasible
 from models.question_parts import Gain
-from models.questions import Variant, WhatIf, WhatIfAnswer
+from models.questions import WhatIf, WhatIfAnswer
 from models.request import PlanRequest
 from solver.questions.compared_worlds import ComparedWorlds
 from solver.questions.searches import RunHooks, SearchRuns, changed
@@ -86,7 +86,8 @@ class _Asked:
             self.publish()
         for name, request in self._in_time(self._unbounded()):
             side = self.side(name)
-            if side.value is not None and self._needs_bound(name, side):
+            needed = self._is_slower(side) if self.relations.of(BASE, name) == "less" else side.bound is None
+            if side.value is not None and needed:
                 compared.add(name, compared.bounded(request, side, hooks.ends_s))
                 self.publish()
 
@@ -98,11 +99,6 @@ class _Asked:
             return place[self.relations.of(BASE, name)], -(self.side(name).value or 0.0)
 
         return sorted(self.requests, key=rank)
-
-    def _needs_bound(self, name: str, side: Side) -> bool:
-        if self.relations.of(BASE, name) == "less":
-            return self._is_slower(side)
-        return side.bound is None
 
     def _is_slower(self, side: Side) -> bool:
         """Only where the best plan known takes longer than the base's may the bound be above it."""
@@ -144,7 +140,8 @@ class _Asked:
 def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunHooks) -> WhatIfAnswer:
     """What each variant gains over the base."""
     searches = SearchRuns.of(question, hooks)
-    requests = {variant.name: request for variant, request in variants_of(question, searches.base)}
+    requests = {one.name: changed(searches.base, one.changes, f"/variants/{number}/changes")
+                for number, one in enumerate(question.variants)}  # fmt: skip
     measure = SharedGoal.of([searches.base, *requests.values()])
     compared = SideComparison(searches, measure)
     relations = ComparedWorlds({BASE: searches.base, **requests})
@@ -170,11 +167,3 @@ def _largest(question: WhatIf, base: PlanRequest, relations: ComparedWorlds) -> 
         return changed(base, [change for one in most for change in one.changes]) if most else None
     except (InvalidRequest, ValidationError):
         return None
-
-
-def variants_of(question: WhatIf, base: PlanRequest) -> list[tuple[Variant, PlanRequest]]:
-    """The variants with their requests; `base` has the question's own changes made, and its profile spelt out."""
-    return [
-        (variant, changed(base, variant.changes, f"/variants/{number}/changes"))
-        for number, variant in enumerate(question.variants)
-    ]

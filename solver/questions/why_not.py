@@ -6,7 +6,7 @@ Each subset of wishes is settled by a plan or by a proof that none exists, or it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -137,7 +137,8 @@ def _relax(asked: _Asked, publish: Callable[[], None]) -> None:
     Where nothing was proven, the plan of a correction may be one of the request as it is: then that is the answer.
     """
     relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.hooks.stopped)
-    for names in _corrections(asked):
+    proven = isinstance(asked.outcome, Infeasible)  # where nothing is, each wish alone may be a correction
+    for names in asked.conflicts.corrections if proven else [frozenset({name}) for name in asked.wishes]:
         if asked.searches.hooks.stopped():
             return
         outcome = asked.plans.get(names) or asked.search(asked.without(names))
@@ -163,10 +164,3 @@ def _join(asked: _Asked, publish: Callable[[], None]) -> None:
             witness = witness_of(outcome.plan)
             asked.relaxations.append(Relaxation(kind=kind, text=text[:600], changes=changes, plan=witness))
             publish()
-
-
-def _corrections(asked: _Asked) -> Sequence[Names]:
-    """Minimal corrections; where nothing is proven, each wish alone may be one."""
-    if isinstance(asked.outcome, Infeasible):
-        return asked.conflicts.corrections
-    return [frozenset({name}) for name in asked.wishes]

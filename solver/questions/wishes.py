@@ -147,7 +147,8 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
         Group("links between the buildings", "/cluster/links", "",
               in_a_row(request, MOST_BYTES_PER_S, latency_s=0.0) if are_missing(request) else ()),
         Group("memory of the GPUs", "/cluster/pools", "", more_memory(memory)),
-        Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),
+        Group("number of GPUs", "/cluster/pools", "",
+              (multiplied(f"{pools}/num_hosts", hosts), put(f"{pools}/host_names", []))),
         Group("speed of the GPUs", "/cluster/pools", "", tuple(speed)),
         Group("rates of links and network cards", "/cluster/links", "", tuple(rates)),
         Group("distance: the speed of light", "/cluster/links", "", tuple(near)),
@@ -222,8 +223,3 @@ def at_prices(cluster: Cluster, usd_per_gpu_hour: Callable[[Pool], float]) -> tu
         put(f"/cluster/pools/{escaped(one.id)}/gpu/usd_per_gpu_hour", usd_per_gpu_hour(one)) for one in cluster.pools
     )
     return (*hours, *(put(f"/cluster/links/{escaped(one.id)}/usd_per_gb", None) for one in cluster.links))
-
-
-def more_hosts(times: float) -> tuple[Change, ...]:
-    """Every pool with so many times its hosts, which then have no names."""
-    return multiplied("/cluster/pools/*/num_hosts", times), put("/cluster/pools/*/host_names", [])

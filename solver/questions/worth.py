@@ -71,8 +71,9 @@ class _Asked:
             **self.compared.base_figures(),
             values=tuple(value for _, value in self.ranked()),
             in_one_building=None if self.near is None else self._gain(self.near),
-            complete=all(self._is_known(one) for one in wanted),
-        )
+            complete=all(one.request == self.compared.searches.base
+                         or self.compared.sides.get(one.name, Side()).outcome is not None for one in wanted),
+        )  # fmt: skip
 
     def ranked(self) -> list[tuple[_Item, Value]]:
         """What is proven to gain most first, then what gained most between the plans found, then by duals."""
@@ -109,10 +110,6 @@ class _Asked:
         if world.request == self.compared.searches.base:
             return self.compared.nothing(world.name)
         return self.compared.gain(world.name, "more" if world.more else None)
-
-    def _is_known(self, world: _World) -> bool:
-        side = self.compared.sides.get(world.name, Side())
-        return side.outcome is not None or world.request == self.compared.searches.base
 
     def bound_kinds(self, ends_s: float, publish: Callable[[], None]) -> None:
         """One bound for all resources of a kind, increased together: no one of them alone leads below it."""

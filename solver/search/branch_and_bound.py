@@ -59,7 +59,9 @@ class Search:
         self.params, self.hooks = params, hooks
         self.goal = Goal.of(context)
         self.phases = Phases(hooks, context.request.options.time_limit_s, params)
-        self.frontier = Frontier(context, space, self.goal, self.phases.too_late_to_look, params)
+        self.frontier = Frontier(
+            context, space, self.goal, lambda: not self.phases.step_fits(params.look_share), params
+        )
         self.best = Incumbent(context, self.goal)
         self.result = SearchResult(context, hooks, self.frontier, self.best, Comparison(self.frontier, self.best))
         self.acceptance = Acceptance(self.result, self.phases)

@@ -109,7 +109,8 @@ class Frontier:
         if not len(rows):
             return 0
         bounds = lower_bounds(self.context, self.space.take(rows))
-        _work_out_sizes(self, rows[bounds.fits])
+        if self.goal.counts_doubt and len(fitting := rows[bounds.fits]):  # sizes of their own, where they may be more
+            self.unpriced.size[fitting] = self.goal.sizes(self.context, self.space.take(fitting))
         size = self.unpriced.size[rows]
         seconds = np.maximum(bounds.iteration_s, self.unpriced.bound_s[rows])
         value = self.goal.least_values(seconds, size)
@@ -213,12 +214,6 @@ def give_up_refining(frontier: Frontier, indices: tuple[int, ...]) -> None:
     frontier.refined_longer.difference_update(indices)
     together = frontier.refined_twice if frontier.refined_twice.issuperset(indices) else frontier.refined_together
     (frontier.refined if len(indices) == 1 else together).difference_update(indices)
-
-
-def _work_out_sizes(frontier: Frontier, rows: IntArray) -> None:
-    """Make the sizes of these configurations their own where they may have been less."""
-    if frontier.goal.counts_doubt and len(rows):
-        frontier.unpriced.size[rows] = frontier.goal.sizes(frontier.context, frontier.space.take(rows))
 
 
 def _bound_shapes(frontier: Frontier, cutoff: float, most: int) -> int:

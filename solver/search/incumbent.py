@@ -37,11 +37,6 @@ class Incumbent:
     over_limit: Evaluation | None = None
     _rejected: set[Evaluation] = field(default_factory=set)
 
-    def _keep_over_limit(self, found: Evaluation) -> None:
-        """The fastest evaluation that sends more between buildings than the request allows."""
-        if self.over_limit is None or found.iteration_s < self.over_limit.iteration_s:
-            self.over_limit = found
-
     def binding_limit(self) -> str:
         """What the limit on traffic between buildings costs, in one sentence; empty where nothing is known of it."""
         limit = self.context.request.constraints.max_cross_building_bytes_per_iteration
@@ -58,7 +53,8 @@ class Incumbent:
     def value_of(self, found: Evaluation) -> float:
         """The objective of an evaluation; infinite where it misses the target or sends more than the request allows."""
         if exceeds_traffic_limit(self.context, found):
-            self._keep_over_limit(found)
+            if self.over_limit is None or found.iteration_s < self.over_limit.iteration_s:
+                self.over_limit = found
             return float("inf")
         num_gpus = found.candidate.configuration.degrees.num_gpus
         if self.goal.counts_bytes:

@@ -54,10 +54,6 @@ class Phases:
         """Another step would end by this share of the time limit, if it takes so long, or else as long as the last."""
         return self.hooks.clock() + (self.longest_step_s if step_s is None else step_s) < self.deadline(share)
 
-    def too_late_to_look(self) -> bool:
-        """What is not screened yet has to wait."""
-        return not self.step_fits(self.params.look_share)
-
     def judged(self, began_s: float) -> None:
         """Another plan is written out and judged, which was begun then."""
         self.judged_s = self.hooks.clock()

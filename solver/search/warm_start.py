@@ -44,7 +44,7 @@ def timed_again(
     Its orders are kept where they fit and nothing quick is faster.
     """
     known = timings_of(plan)
-    narrow = with_configuration(context.request, plan)
+    narrow = allowing_only(within_framework(context.request), choices_of(plan.configuration))
     if narrow is None:
         return
     own = Context(narrow, context.stack)
@@ -92,11 +92,6 @@ def _has(context: Context, configuration: Configuration) -> bool:
     rows = (configuration_of(context, space, row) for row in range(len(space)))
     whole = sum(configuration.layers_per_stage) == context.job.num_layers
     return whole and any(one.model_copy(update=layers) == configuration for one in rows)
-
-
-def with_configuration(request: PlanRequest, plan: Plan) -> PlanRequest | None:
-    """The request narrowed to a plan's configuration, where it allows all of it; None where it does not."""
-    return allowing_only(within_framework(request), choices_of(plan.configuration))
 
 
 def allowing_only(request: PlanRequest, values: Mapping[str, object]) -> PlanRequest | None:
