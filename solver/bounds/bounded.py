@@ -1,7 +1,5 @@
 """What bounding a column of configurations yields."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

@@ -6,8 +6,6 @@ wait for what is lost. Whatever transport `solver/transport` chooses remains wit
 "Connections".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Groups of pools with something between them: what leaves each, and the limits of a connection between two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A weaker form of what `relaxation.py` finds for one configuration, for all rows 
 memory and slower types".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fewest bytes that any plan of a configuration sends between buildings."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.configurations.enumerate import BY_GPU_TYPE, Space

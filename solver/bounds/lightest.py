@@ -1,7 +1,5 @@
 """The least work of one micro-batch on a rank or a stage of even pipelines, and the most on a stage, in columns."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 

@@ -5,8 +5,6 @@ planes make them that all queues share; after the last message of a queue come t
 exchanges follow each other on the cards of their rank. Proof: docs/bounds.md, "Queues of messages".
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ both slower and faster types, messages between ranks on the one and on the other
 "Ranks on slower GPU types".
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass, replace
 

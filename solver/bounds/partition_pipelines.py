@@ -6,8 +6,6 @@ one pipeline holds for it. The least over all partitions bounds the configuratio
 partitions".
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field

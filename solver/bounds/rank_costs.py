@@ -4,8 +4,6 @@ Every table has one kind of rank after another, each with one entry per number o
 makes of them is in `rank_needs.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 

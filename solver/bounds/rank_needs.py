@@ -3,8 +3,6 @@
 What each row means: docs/bounds.md, "Partition of layers over GPU types".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A ring has as many connections as the smaller part of its rank has GPUs, and whe
 fill little. Proof: docs/bounds.md, "Connections of rings".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray

@@ -5,8 +5,6 @@ recomputation, of which there are few. The bound holds however layers are split 
 orders the search. `work.py` has a tighter bound, which takes longer to compute.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The search over the types of all ranks is `bounds/stage_partition.py`. Proof: docs/bounds.md, "Slower GPU types".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

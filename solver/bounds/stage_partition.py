@@ -8,8 +8,6 @@ partition does is the bound. What a rank takes alone is in `rank_needs.py`, the 
 Proof, an inequality per row of `NEEDS`: docs/bounds.md, "Partition of layers over GPU types".
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Proofs: docs/bounds.md, "Exchanges inside a place".
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence

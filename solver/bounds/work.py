@@ -6,8 +6,6 @@ here; what distance costs at least, exchanges or messages, is `network_cut.py`. 
 and slower types".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

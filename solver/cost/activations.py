@@ -4,8 +4,6 @@ Closed forms of arXiv 2205.05198, extended to gated, grouped-query, latent and e
 in flight is in `memory`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.arrays import FloatArray

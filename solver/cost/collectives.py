@@ -4,8 +4,6 @@ Groups are described by their number of ranks and their stride: ranks of a group
 equal groups share the NICs of each domain (arXiv 2104.04473, 3.3; NCCL rings enter and leave a domain once).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

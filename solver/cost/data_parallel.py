@@ -5,8 +5,6 @@ groups, each inside a place; copies are then kept equal by an all-reduce across.
 communicator over all of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

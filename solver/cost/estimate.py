@@ -3,8 +3,6 @@
 An estimate: what counts is the replay of a real schedule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 

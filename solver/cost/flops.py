@@ -3,8 +3,6 @@
 The counting (a multiply-add is 2 operations).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Literal
 

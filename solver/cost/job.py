@@ -3,8 +3,6 @@
 Matrix shapes, parameters and widths per layer kind.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 The split of weights, gradients and optimizer state by sharding, and how many micro-batches a rank holds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Time of the optimizer step: its memory traffic and host work, without communication."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from models.cluster import GpuType

@@ -3,8 +3,6 @@
 The spreads themselves are the profile's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

@@ -4,8 +4,6 @@ Which algorithms a collective has and how each maps on inside and across, for on
 different ones can do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic

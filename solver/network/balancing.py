@@ -1,7 +1,5 @@
 """How evenly flows fill parallel planes: hash collisions under ECMP, more queue pairs, spraying, segment balancing."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import exp, lgamma, log, sqrt
 

@@ -3,8 +3,6 @@
 A shortage is a warning with numbers; it refuses no plan.
 """
 
-from __future__ import annotations
-
 from models.cluster import Link, LinkTechnology
 
 RESPONSE_S = 1.2e-6  # time a switch takes to stop sending after a pause frame (802.1Qbb allows 614.4 ns plus the port)

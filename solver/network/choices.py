@@ -3,8 +3,6 @@
 The capacity that a communicator may use is an argument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial

@@ -4,8 +4,6 @@ Callers choose the algorithm and pass the rate that is really there, efficiency 
 rate of the way across may be arrays: one time for each pair of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil, log2

@@ -4,8 +4,6 @@ A curve has a latency per step, a saturating rate, chunk pipelining and a protoc
 are in `fabrics.py`, each with its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 `benchmarks/fit_fabrics.py` refits them and prints errors on the fitted rows and on rows held out.
 """
 
-from __future__ import annotations
-
 from solver.network.efficiency import EfficiencyCurve, FabricProfile, ShortProtocol
 
 MIB = float(2**20)

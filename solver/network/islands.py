@@ -1,7 +1,5 @@
 """Which places can reach each other. A plan lives on one island of the link graph."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components

@@ -3,8 +3,6 @@
 Every latency constant of the network.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import ceil
 

@@ -3,8 +3,6 @@
 What a combination gives is `solver/network/connection.py`; `choices.py` combines them with algorithms.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import log2
 

@@ -1,7 +1,5 @@
 """Shortest paths over the link graph under any edge weights, for many sources at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

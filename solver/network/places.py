@@ -1,7 +1,5 @@
 """The tree of places of a cluster: what encloses a place, the building around it, and the pools open to a plan."""
 
-from __future__ import annotations
-
 from models.cluster import Cluster, PlaceId, Pool, places_around
 from models.request import PlanRequest
 

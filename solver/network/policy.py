@@ -4,8 +4,6 @@ Eight chunks hide all but an eighth of the shorter part of an exchange behind th
 messages and gradients lets neither starve, whichever is first.
 """
 
-from __future__ import annotations
-
 from models.transport import TransportPolicy
 
 POLICY = TransportPolicy()

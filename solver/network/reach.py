@@ -3,8 +3,6 @@
 `choices.py` chooses a transport, and remains below it.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from models.cluster import LinkTechnology, LoadBalancing

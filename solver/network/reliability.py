@@ -3,8 +3,6 @@
 Expected completion times under independent loss.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, expm1, log, log1p, sqrt

@@ -3,8 +3,6 @@
 `choices.py` chooses among them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from models.cluster import LinkTechnology, LoadBalancing

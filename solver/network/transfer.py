@@ -1,7 +1,5 @@
 """One message on one path: cutting it into chunks, windows, and the rate of a TCP stream."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 

@@ -1,7 +1,5 @@
 """An order written out as a schedule: all times and totals come from an exact replay."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from models.schedule import LinkDirection, LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline

@@ -4,8 +4,6 @@ It shares with the solver neither an order nor a rounding: problem and answer ar
 reported, at most a few per rule and place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

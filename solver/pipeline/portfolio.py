@@ -1,7 +1,5 @@
 """All generators and policies on one problem: the best order that memory allows, without search."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

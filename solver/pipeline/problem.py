@@ -5,8 +5,6 @@ a message has the id of the operation that produces it, the gradient exchange of
 channel = 2 * link + direction (0 up, towards the higher rank; 1 down).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

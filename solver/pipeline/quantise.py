@@ -3,8 +3,6 @@
 Times of a pipeline are rounded down, which gives a relaxation: what is proven in ticks is true in continuous time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import gcd

@@ -3,8 +3,6 @@
 No schedule leaves unjudged.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every number here is the schedule's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The answer to any question, published again and again while it grows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

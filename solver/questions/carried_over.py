@@ -3,8 +3,6 @@
 Proves no bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from models.outcome import Planned

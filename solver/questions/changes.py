@@ -4,8 +4,6 @@ A pointer is one of RFC 6901; in a list it may also name the id of an element, w
 all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

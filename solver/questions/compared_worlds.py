@@ -4,8 +4,6 @@ What bounds a world bounds each that has nothing but less, and a plan of that on
 only where no configuration of the smaller one is its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -8,8 +8,6 @@ Minimal corrections are the minimal hitting sets of the minimal conflicts (Reite
 is still infeasible leads to a new conflict, which a deletion filter (Chinneck and Dravnieks 1991) makes minimal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Where more of a quantity never hurts, a plan holds wherever there is more, and a
 point takes the best of its neighbours'.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

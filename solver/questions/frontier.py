@@ -6,8 +6,6 @@ looser limits and bounds for all tighter ones. Every plan counts for every front
 another beats in both is left out. Against GPUs a wish that all be used is given up, for the others it holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

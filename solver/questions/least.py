@@ -5,8 +5,6 @@ GPUs until nothing reaches the target: between the last factor that is proven no
 was found for lies the least, since more of them never hurts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial

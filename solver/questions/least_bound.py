@@ -3,8 +3,6 @@
 Prices what may hold the least bound, then refines it, until time is up or the cutoff is reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from models.request import PlanRequest

@@ -8,8 +8,6 @@ is taken: sum over p, b of |N[p,b] - N[p+1,b]|, then the same of pools. Where re
 at all, and these are the placement (`whole_routes`).
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Something that is lost, named by its id, as changes of the request; and what a plan could lose."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 
 from models.cluster import Uplink

@@ -1,7 +1,5 @@
 """Buildings that nothing stated joins: what would join them, to see whether it is in the way, and ways out to offer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count, pairwise
 from typing import Any, Literal

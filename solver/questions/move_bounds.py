@@ -4,8 +4,6 @@ Moves of a configuration >= sum over its ranks of max(0, dp - groups still there
 it is placed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

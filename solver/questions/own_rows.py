@@ -5,8 +5,6 @@ come from? With fewer GPUs of the fastest type, pipelines that fitted on it alon
 even split goes by the strongest type that there is, and by its network. Ranks go by the number of buildings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Every relaxation stated is one that a plan was found for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

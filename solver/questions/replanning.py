@@ -4,8 +4,6 @@ The moves of a configuration are least over all its placements (`least_moves.py`
 than a time has fewer moves than the least among those whose bound is not above it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a planner could buy more of, or insist on less: links, uplinks, hosts, network cards, memory, stated limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ claims nothing there. Where the even split goes by other GPUs in some world, a p
 shared out differently is bounded by what holds for any layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 A configuration is a row of the space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """The worlds of a question about robustness, as requests: scenarios, corners of ranges, and pools that straggle."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A group takes slots of its pool where the same layers stand, then free ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby

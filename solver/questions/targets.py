@@ -1,7 +1,5 @@
 """A target of a question as an iteration time, refused where no plan could state it."""
 
-from __future__ import annotations
-
 from math import ceil
 
 from models.base import MOST_SECONDS

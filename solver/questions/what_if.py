@@ -6,8 +6,6 @@ plan is missing or a better one could decide. How worlds are compared is in `sid
 another in `compared_worlds`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

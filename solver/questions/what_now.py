@@ -4,8 +4,6 @@ Each step has a share of the time: plans that keep the degrees first, which are 
 for them; then any plan; then the bounds on what other plans could do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -4,8 +4,6 @@ In this order: the request itself, its conflicts, what of the hardware they clas
 Each subset of wishes is settled by a plan or by a proof that none exists, or it is stated as undecided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -4,8 +4,6 @@ A wish can be given up. The hardware is changed only to see whether it stands in
 the distance that light has to travel.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ In this order: the base; one bound for all resources of a kind together, which h
 never hurts; the base's plan carried over into every larger world; then searches where that gained most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar

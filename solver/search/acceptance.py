@@ -1,7 +1,5 @@
 """Which evaluations become the incumbent: those better by enough to be worth the judge's time, if it accepts them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Every step but pricing is a task, done here or by another process; the task runn
 frontier orders and bounds, tasks place and time, the acceptance judges. Parameters are in `params.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count

@@ -1,7 +1,5 @@
 """Which tasks are worth doing next: functions from the state of the search to tasks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.baselines.policies import POLICIES

@@ -1,7 +1,5 @@
 """The baselines of one search: what was found of each, and what is true of those that have no plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Runs tasks of one search, here and in its worker pool, and says what comes of them: one stream of events."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The open configurations of a search: priced when their turn comes, ordered by priority, bounded from below."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 

@@ -1,7 +1,5 @@
 """How incumbent and bound went over a search, thinned to what a chart can show."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from models.figures import ConvergencePoint

@@ -3,8 +3,6 @@
 What an evaluation is worth, whether the judge takes it, and the gap.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from models.plan import Plan, Proof

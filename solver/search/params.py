@@ -3,8 +3,6 @@
 None of them bears on what is proven: they say in which order things are done and what each phase may take.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from solver.clock import WORK_PER_EVALUATION_S

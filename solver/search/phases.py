@@ -1,7 +1,5 @@
 """When the phases of a search end, and whether another step still ends in time."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

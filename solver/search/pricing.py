@@ -3,8 +3,6 @@
 How many configurations a portion may have follows from the pace of those before. The frontier chooses which they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Evaluations that may be improved, and which of them are worth it: those likely to end up with the least value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice

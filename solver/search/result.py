@@ -1,7 +1,5 @@
 """What a search can say at any moment: the incumbent with its proof, baselines and alternatives, and progress."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

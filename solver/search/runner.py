@@ -1,7 +1,5 @@
 """Has tasks done, here and by other processes, and takes in what comes of them: the one place where results land."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field, replace
 

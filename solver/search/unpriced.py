@@ -3,8 +3,6 @@
 Screening gives each a cheap bound and a guess.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cached_property

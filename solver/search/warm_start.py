@@ -1,7 +1,5 @@
 """Where a search begins that is not the first: an earlier plan, timed anew, and what was known beside it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Starting, watching and ending processes is left to whoever owns processes: a search that is given none works alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Protocol
 

@@ -3,8 +3,6 @@
 The options of a path are weighed in `solver/network/choices.py`; a scale-up domain has none.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise

@@ -4,8 +4,6 @@ An exchange has constant rates while it takes the links, its bytes over `shared_
 once as far as no edge has more than it can carry; those of a rank follow each other on its cards.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush

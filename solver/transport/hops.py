@@ -4,8 +4,6 @@ The reserved share: every replica keeps capacity / sharers of each link for the 
 true whatever order the others send in.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """What every directed link carries in an iteration, by cause, and how busy that makes it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from models.transport import Dimension, LinkFlow, LinkLoad

@@ -3,8 +3,6 @@
 `hops.py` times them, and the evaluation keeps the faster of both.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The routing's duals are the prices where the plan's paths are as fast as the bes
 well); elsewhere the paths are taken as given, and their fullest edges share the price.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The paths are those of least latency, or the fastest split where the graph offer
 of another; `exchange.py` compares the two.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

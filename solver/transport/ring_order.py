@@ -5,8 +5,6 @@ The walk comes to a place first on its way out and last on its way back: a ring 
 back has no far step at its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ capacity (Shahrokhi & Matula 1990), meets T. Where no path may be a detour, only
 count, everywhere in this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

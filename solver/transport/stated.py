@@ -1,7 +1,5 @@
 """The transport between places as a plan states it: every way of messages, every ring of exchanges."""
 
-from __future__ import annotations
-
 from models.plan import Route
 from models.transport import Connection, ExchangeRing, ExchangeStep, MessageTransport, TransportChoice
 from solver.context import Context

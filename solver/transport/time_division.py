@@ -5,8 +5,6 @@ schedule shifted by that much, the last (slots - 1) S / share later; the link ca
 Idea: time-shared WAN transfers in Atlas (arXiv 2411.14458). Which of the two ends earlier is an argument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 

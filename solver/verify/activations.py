@@ -3,8 +3,6 @@
 The bytes that a plan states are not read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, get_args

@@ -1,7 +1,5 @@
 """The case before the judge: a request, a plan, and everything that rules derive from them more than once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property

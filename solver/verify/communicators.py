@@ -3,8 +3,6 @@
 Inside places the first stage of the first route's first pool stands for all.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 No time or byte count of the plan is read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 

@@ -4,8 +4,6 @@ Inside a place the GPUs' own cards reduce and gather; between places one copy pe
 rate that cards, links less the messages' reserve, and the stated transport allow. No time of the plan is read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 An exchange has the cards of its rank for the longer of its parts, and its share of every edge while it takes the links.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -4,8 +4,6 @@ Names to objects (pools, places, routes, timelines), and the place tree. No figu
 derived here comes from the request and from the plan's decisions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

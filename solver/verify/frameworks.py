@@ -1,7 +1,5 @@
 """Why a training framework does not run a configuration, or the schedules of a plan, as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from models.catalogue import entry_names

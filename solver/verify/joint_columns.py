@@ -4,8 +4,6 @@ The numbering over routes: operations, ranks and channels of one route follow th
 exchanges inside a pipeline problem are left out: `Plan.exchanges` has them.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

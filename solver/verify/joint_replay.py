@@ -7,8 +7,6 @@ take links and cards in the plan's order and never start later than stated. Stag
 are shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

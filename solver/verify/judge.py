@@ -4,8 +4,6 @@ Shares physics (`solver.cost`, `solver.network`) with the search and nothing els
 discretisation. No figure of a plan is believed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from inspect import isgeneratorfunction
 from itertools import islice

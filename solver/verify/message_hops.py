@@ -3,8 +3,6 @@
 A route whose replicas have time slots states a transport for every way that keeps the pace. No time is read.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

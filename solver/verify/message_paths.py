@@ -3,8 +3,6 @@
 `rules/paths.py` judges them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages between stages as rates over time between places: what shares the links with what."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 

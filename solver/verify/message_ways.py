@@ -4,8 +4,6 @@ Every replica keeps an equal share of each link that it uses, less what the plan
 connection reaches what its load balancing, window and loss recovery make of that. No time of the plan is read.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 No load of the plan is read. A cut bounds every routing, so the capacities depend on no path that a plan chose.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

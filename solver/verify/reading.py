@@ -1,7 +1,5 @@
 """A request and a plan as the judge reads them: operations, messages and memory by route, each read once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

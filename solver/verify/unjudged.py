@@ -3,8 +3,6 @@
 A rule that derives a field takes it off the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from models.plan import RouteTimeline

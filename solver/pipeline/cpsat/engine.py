@@ -1,7 +1,5 @@
 """One CP-SAT run over one instance: what is asked within a search and its limits; order and bound out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """From values of the variables to an order: operations and messages sorted by start, ties by `instant_rank`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -5,8 +5,6 @@ the search finds an order quickly, where plain minimisation wanders (decision 01
 refuted T is a valid bound; every order found is replayed exactly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import floor
 

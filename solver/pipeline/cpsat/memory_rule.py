@@ -5,8 +5,6 @@ too, or at least `needed(x)` weights are. B[i] is never done before F[i], so x =
 number of weights is enough gives a plain wait for B[x]; every other x is a choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 

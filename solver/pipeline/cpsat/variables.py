@@ -3,8 +3,6 @@
 Index suffixes: k kind, s stage, j i x micro-batch; messages are keyed like the operation that produces them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ channel are put into three chains likewise. The first chain has F alone, so that
 its counter. Other orders within a chain are tried with neighbours exchanged (`exchanged`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A stream is one kind of one stage (or the messages of one hop and direction); it
 in `pipeline.bounds`), so what a machine has done is three counters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

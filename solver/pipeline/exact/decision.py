@@ -3,8 +3,6 @@
 Same question, same work, same answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ workers are allowed, by steps of fixed work, so that the same answers come in th
 exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

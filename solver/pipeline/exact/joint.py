@@ -1,7 +1,5 @@
 """Ranks of two stages in the columns of `joint_kernel`: V and loop layouts, with or without W as memory allows."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -6,8 +6,6 @@ are given leave few states, so that a question takes milliseconds and mostly end
 side where two threads are allowed, each with its share of work: the same answers come in the same order.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeAlias

@@ -4,8 +4,6 @@ Two horizons are asked side by side where two threads are allowed, by steps of f
 in the same order. Nothing is decided and no schedule is found: it only bounds, with any layout.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil

@@ -4,8 +4,6 @@ Forwards and backwards that DualPipe overlaps in one kernel run one after the ot
 modelled. Needs a V layout and at least two micro-batches per rank.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """GPipe: all forwards, then all backwards. Source: Huang et al. 2019. Memory grows with the micro-batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

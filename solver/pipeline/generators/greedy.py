@@ -6,8 +6,6 @@ room for an F. Its one knob says which of F and B goes first: B, or F unless the
 later sub-blocks of W do, which are merged afterwards.
 """
 
-from __future__ import annotations
-
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, CROSSPIPE, INTERLEAVE, LONGEST_TAIL, Policy
 from solver.pipeline.problem import PipelineOrder, PipelineShape

@@ -4,8 +4,6 @@ N = ranks is depth-first (Narayanan et al. 2021), N = micro-batches breadth-firs
 Poirier 2023), values between are Llama 3's flexible schedule. The number of chunks is that of the layout.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import with_messages

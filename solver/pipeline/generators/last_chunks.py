@@ -6,8 +6,6 @@ of the first one is left at the end. Lamy-Poirier's breadth-first order (2023) d
 has arrived, in any layout of several chunks, and holds no more than memory allows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import ListScheduler, order_of

@@ -3,8 +3,6 @@
 The order in which messages of a given rank order take shared links is planned here too (`with_messages`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

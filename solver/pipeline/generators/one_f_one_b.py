@@ -3,8 +3,6 @@
 Orders of a one-way layout in which each rank, after its warm-up, runs one forward and one backward alternately.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import with_messages

@@ -1,7 +1,5 @@
 """What static generators share: sequences of (kind, stage, micro-batch) per rank, and tests of the layout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 

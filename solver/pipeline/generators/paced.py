@@ -17,8 +17,6 @@ with a_s, c_s the bytes of activation and context, f_s and b_s the starts of F a
 B_s and W_s the times of B and W (s), and C_r the memory of the rank: so many byte seconds a micro-batch holds of it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ suffices, then delays are put in by chance to make shorter rounds fit. This is m
 as counts of rounds in flight. Same seed, same number of placings, same rounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """All generators by name: one line each. A generator makes an order of columns, or None where it does not apply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias

@@ -5,8 +5,6 @@ the rounds guide the list scheduler, which then fills and drains without idling.
 has the shorter ends. The replay says which is better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count, islice, product
 

@@ -7,8 +7,6 @@ The paper's blocks are the legal ones of least memory (V-Min), of half (V-Half) 
 blocks within the memory the one is taken whose order runs best with the real times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ backward) and in the drain (after the last forward of rank 0) each pass, in the 
 unit of its rank after what it waits for, as long as the rank holds no more than the block does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -6,8 +6,6 @@ W may overrun a gap. All eight are run and the best is kept, as the original doe
 the original knows one number.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 from solver.pipeline.generators.list_scheduler import greedy_order

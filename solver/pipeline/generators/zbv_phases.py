@@ -4,8 +4,6 @@ For any number of micro-batches: the phases are laid out for at least 2 ranks - 
 left out. At most 2 ranks chunk activations are held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from solver.pipeline.generators.orders import Step, is_v, planned

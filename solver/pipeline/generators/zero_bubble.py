@@ -4,8 +4,6 @@ With F = B = W and enough micro-batches ZB-H1 idles (ranks - 1)(F + B - W) at 1F
 W) per rank at 2 ranks - 1 activations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from solver.pipeline.generators.orders import Step, in_flight_limits, is_one_way, planned

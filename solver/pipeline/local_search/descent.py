@@ -5,8 +5,6 @@ work, so that the same work gives the same answer. The kernel's value is the mak
 where their span is better too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 

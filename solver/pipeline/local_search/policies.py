@@ -4,8 +4,6 @@ A limit per stage keeps forwards from taking memory that later micro-batches nee
 the delays; so both are tuned against the exact replay. Same seed, same number of tries, same result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 

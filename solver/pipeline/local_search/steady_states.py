@@ -3,8 +3,6 @@
 Tabu search improves what is unrolled.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from solver.clock import charge

@@ -5,8 +5,6 @@ memory and better than the one before; its value is the makespan of its earliest
 iterations, same result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ them from below, times random configurations of the space, and bounds the whole 
 pipelines beats is refuted. What is left is named with what could be confirmed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

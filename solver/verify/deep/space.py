@@ -1,7 +1,5 @@
 """Bounds and pipelines of the judge's own over the whole space of a request, without any of the search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf

@@ -4,8 +4,6 @@ What it finds is a plan that exists, so no bound on all plans is above it; and w
 no plan of that configuration on these routes can.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from models.request import choices_of

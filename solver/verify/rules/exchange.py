@@ -4,8 +4,6 @@ Judges `Plan.exchanges`. An exchange inside a place uses the GPUs' own network c
 which exchanges of several ranks may take at once.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise

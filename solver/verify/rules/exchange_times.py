@@ -3,8 +3,6 @@
 Judges `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no exchange could beat is `exchange.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 

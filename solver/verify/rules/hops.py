@@ -3,8 +3,6 @@
 What links carry over an iteration is `links.py`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 

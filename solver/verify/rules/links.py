@@ -4,8 +4,6 @@ Judges `Plan.link_loads`. Here the least bytes of exchanges out of every buildin
 stated rings are judged link by link in `exchange_times.py`, those of messages in `paths.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Judges `Plan.message_transports` and the exact times of hops. What no transport could beat is `hops.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

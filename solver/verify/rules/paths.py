@@ -3,8 +3,6 @@
 Judges `Plan.message_splits`, and the pipeline's part of the link loads.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

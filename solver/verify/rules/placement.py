@@ -3,8 +3,6 @@
 Global ranks are judged in `rank_map`.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar

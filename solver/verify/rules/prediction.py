@@ -3,8 +3,6 @@
 Whether the profile's spreads are right no judge can tell: they come from measured runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from models.prediction import Interval

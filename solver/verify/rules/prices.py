@@ -6,8 +6,6 @@ one that is hidden is worth nothing. Rings of exchanges that span different plac
 whose cannot be read from the loads then; such prices are held to zero, sign and bottleneck only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

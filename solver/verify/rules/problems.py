@@ -3,8 +3,6 @@
 How an order was found cannot be derived.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Judges global ranks, GPU offsets inside pools and host lists, by two conventions
 replica) * cp + c) * tp + t; GPU g of a pool is on host g // gpus_per_host.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Judges `Metrics.shared_replay_s`. A plan whose routes, timelines or schedules do
 rules on these, and cannot be replayed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from solver.verify.case import Case, Finding, differs, exceeds, link_name

@@ -3,8 +3,6 @@
 Times of other frameworks' schedules are not judged: those schedules are not stated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from models.framework import FrameworkProfile

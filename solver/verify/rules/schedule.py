@@ -3,8 +3,6 @@
 The checks themselves are those of the pipeline judge, which knows one pipeline and no plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from solver.verify.case import Case, Finding, Rule

@@ -3,8 +3,6 @@
 Assumptions, warnings, the idle parts of the breakdown, and what of the proof and of the rivals can be derived.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

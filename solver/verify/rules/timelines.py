@@ -3,8 +3,6 @@
 How it was scheduled is `schedule.py`, what travels between stages is `hops.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 The times they start from are judged by the rules on timelines.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

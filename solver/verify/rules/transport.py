@@ -3,8 +3,6 @@
 Judges `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from models.cluster import Tier

@@ -4,8 +4,6 @@ Between places it is that of some stage message or ring, with the transport stat
 first route's first pool. The list has one choice per dimension, collective and tier.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 

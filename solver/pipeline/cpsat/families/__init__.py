@@ -1,7 +1,5 @@
 """The constraint families of the pipeline model; `FAMILIES` is the table of contents, its order is free."""
 
-from __future__ import annotations
-
 from solver.pipeline.cpsat.families.data import add_data
 from solver.pipeline.cpsat.families.exclusive import add_links, add_ranks
 from solver.pipeline.cpsat.families.memory import add_memory

@@ -1,7 +1,5 @@
 """Data arrives before it is used."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from solver.pipeline.cpsat.variables import Instance, Vars

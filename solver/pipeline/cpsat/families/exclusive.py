@@ -1,7 +1,5 @@
 """One thing at a time: on every rank, and on every link and direction."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from solver.pipeline.cpsat.variables import Instance, Vars

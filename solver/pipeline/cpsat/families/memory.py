@@ -4,8 +4,6 @@ With one stage on the rank the rule is precedence: F[i] waits for the B and W th
 it is a cumulative over the intervals that hold memory. Precedence is what makes proofs quick (decision 0101).
 """
 
-from __future__ import annotations
-
 from math import floor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Micro-batches in order within each stage and kind, which loses nothing (docs/bounds.md)."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from solver.pipeline.cpsat.variables import Instance, Vars

@@ -1,7 +1,5 @@
 """The objective value bounds every end."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from solver.pipeline.cpsat.variables import Instance, Vars
