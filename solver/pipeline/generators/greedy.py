@@ -6,47 +6,27 @@ room for an F. Its one knob says which of F and B goes first: B, or F unless the
 later sub-blocks of W do, which are merged afterwards.
 """
 
-from solver.pipeline.generators.list_scheduler import greedy_order
+from collections.abc import Mapping
+
 from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, CROSSPIPE, INTERLEAVE, LONGEST_TAIL, Policy
-from solver.pipeline.problem import PipelineOrder, PipelineShape
 
-
-def greedy(shape: PipelineShape) -> PipelineOrder:
-    """Backward first, W in gaps."""
-    return greedy_order(shape, Policy(message_rule=LONGEST_TAIL))
-
-
-def greedy_depth_first(shape: PipelineShape) -> PipelineOrder:
-    """Backward first, and of several the earliest micro-batch: chunked layouts then need least memory."""
-    policy = Policy(weight_share=0.3, backward_wait=0.3, earlier_microbatch=True, message_rule=LONGEST_TAIL)
-    return greedy_order(shape, policy)
-
-
-def cross_pipe(shape: PipelineShape) -> PipelineOrder:
-    """CrossPipe's greedy, B first (`ZBUDHeuristicSchedule` without `aux_interleave_priority`)."""
-    return greedy_order(shape, Policy(weight_when_blocked=CROSSPIPE))
-
-
-def cross_pipe_interleaved(shape: PipelineShape) -> PipelineOrder:
-    """CrossPipe's greedy, F first unless the last operation was an F (with `aux_interleave_priority`)."""
-    return greedy_order(shape, Policy(preference=INTERLEAVE, weight_when_blocked=CROSSPIPE))
-
-
-def cross_greedy(shape: PipelineShape) -> PipelineOrder:
-    """F and B alternate, W where memory blocks or a whole W fits."""
-    policy = Policy(preference=ALTERNATE, weight_share=1.0, weight_when_blocked=True)
-    return greedy_order(shape, policy)
-
-
-def cross_greedy_sub(shape: PipelineShape) -> PipelineOrder:
-    """The same with W cut into four sub-blocks."""
-    policy = Policy(preference=ALTERNATE, weight_share=0.25, weight_when_blocked=True)
-    return greedy_order(shape, policy)
-
-
-def cross_look_ahead(shape: PipelineShape) -> PipelineOrder:
-    """F and B alternate, a rank waiting for a backward known to arrive shortly."""
-    policy = Policy(
+RULES: Mapping[str, Policy] = {
+    # Backward first, W in gaps.
+    "greedy": Policy(message_rule=LONGEST_TAIL),
+    # Backward first, and of several the earliest micro-batch: chunked layouts then need least memory.
+    "greedy_depth_first": Policy(
+        weight_share=0.3, backward_wait=0.3, earlier_microbatch=True, message_rule=LONGEST_TAIL
+    ),
+    # F and B alternate, W where memory blocks or a whole W fits.
+    "cross_greedy": Policy(preference=ALTERNATE, weight_share=1.0, weight_when_blocked=True),
+    # The same with W cut into four sub-blocks.
+    "cross_greedy_sub": Policy(preference=ALTERNATE, weight_share=0.25, weight_when_blocked=True),
+    # F and B alternate, a rank waiting for a backward known to arrive shortly.
+    "cross_look_ahead": Policy(
         preference=ALTERNATE, weight_share=0.3, backward_wait=0.3, weight_when_blocked=True, message_rule=LONGEST_TAIL
-    )
-    return greedy_order(shape, policy)
+    ),
+    # CrossPipe's greedy, B first (`ZBUDHeuristicSchedule` without `aux_interleave_priority`).
+    "cross_pipe": Policy(weight_when_blocked=CROSSPIPE),
+    # CrossPipe's greedy, F first unless the last operation was an F (with `aux_interleave_priority`).
+    "cross_pipe_interleaved": Policy(preference=INTERLEAVE, weight_when_blocked=CROSSPIPE),
+}

@@ -1,13 +1,18 @@
-"""ZB-H1 and ZB-H2: 1F1B whose W fills bubbles. Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
+"""ZB-H1, ZB-H2 and the automatic scheduler. Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
 
-With F = B = W and enough micro-batches ZB-H1 idles (ranks - 1)(F + B - W) at 1F1B's memory, ZB-H2 (ranks - 1)(F + B - 2
-W) per rank at 2 ranks - 1 activations.
+1F1B whose W fills bubbles. With F = B = W and enough micro-batches ZB-H1 idles (ranks - 1)(F + B - W) at 1F1B's memory,
+ZB-H2 (ranks - 1)(F + B - 2 W) per rank at 2 ranks - 1 activations.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
-from solver.pipeline.generators.orders import Step, in_flight_limits, is_one_way, planned
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.generators.list_scheduler_choice import ALTERNATE, Policy
+from solver.pipeline.generators.orders import Step, fastest, in_flight_limits, is_one_way, planned
 from solver.pipeline.problem import BACKWARD, FORWARD, WEIGHT, PipelineOrder, PipelineShape
+
+BACKWARD_FIRST = 0  # a preference of the list scheduler
 
 
 def zb_h1(shape: PipelineShape) -> PipelineOrder | None:
@@ -43,3 +48,17 @@ def _rank(num_microbatches: int, rank: int, warm_up: int, lag: int) -> Iterator[
             yield FORWARD, rank, microbatch + warm_up
     for microbatch in range(max(num_microbatches - lag, 0), num_microbatches):
         yield WEIGHT, rank, microbatch
+
+
+def zb_auto(shape: PipelineShape) -> PipelineOrder | None:
+    """The automatic scheduler (section 3.1) as policies of the list scheduler; None for a fused backward.
+
+    Forwards as memory allows until the first B; then F and B alternate or B is first; W where the gap holds it or
+    memory asks for it; one choice each whether a forward may delay the first B and whether half a W may overrun a gap.
+    Of all eight the best by makespan, as in the original, which knows one delay where true ones per hop are used here.
+    """
+    if not is_one_way(shape) or shape.num_kinds == 2:
+        return None
+    settings = product((BACKWARD_FIRST, ALTERNATE), (0.0, 1.0), (1.0, 0.5))
+    policies = (Policy(preference, share, wait, weight_when_blocked=True) for preference, wait, share in settings)
+    return fastest(shape, (greedy_order(shape, policy) for policy in policies))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.pipeline.generators.greedy import cross_pipe, cross_pipe_interleaved
+from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.problem import BACKWARD, FORWARD, WEIGHT, PipelineShape, shape_of
 from tests.pipelines import budget, cut, pipeline
 
@@ -85,6 +85,6 @@ def test_cross_pipe_orders_operations_as_its_authors_do(seed: int, *, interleave
     cuts = [cut(after, float(random.uniform(0, 4))) for after in (0, 2)]
     problem = pipeline(5, 14, stages=stages, hops=cuts, ranks=budget(5, float(random.uniform(2.0, 9.0))))
     shape = shape_of(problem)
-    order = (cross_pipe_interleaved if interleaved else cross_pipe)(shape)
+    order = GENERATORS["cross_pipe_interleaved" if interleaved else "cross_pipe"](shape)
     assert order is not None
     assert [queue.tolist() for queue in order.rank_ops] == transcribed(shape, interleaved=interleaved)
