@@ -165,8 +165,7 @@ def _hashed_share(num_connections: IntArray, num_planes: int) -> FloatArray:
     shares = [
         balanced_efficiency("ecmp", num_connections=int(one), queue_pairs=1, num_planes=num_planes) for one in distinct
     ]
-    found: FloatArray = np.minimum(np.array(shares, dtype=np.float64)[row_of.ravel()] * SERIES_ERROR, 1.0)
-    return found
+    return np.minimum(np.array(shares, dtype=np.float64)[row_of.ravel()] * SERIES_ERROR, 1.0)
 
 
 @dataclass(frozen=True)

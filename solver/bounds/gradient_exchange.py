@@ -62,8 +62,7 @@ class GradientExchange:
 
         def sent(parameters: FloatArray, experts: FloatArray) -> FloatArray:
             everything = group_parameters(parameters, experts, columns)
-            bytes_sent: FloatArray = crossing_bytes(everything, columns, num_places, job)
-            return bytes_sent
+            return crossing_bytes(everything, columns, num_places, job)
 
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
         whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
@@ -73,8 +72,7 @@ class GradientExchange:
 
             def beside(retained: IntArray) -> FloatArray:
                 usual_beside = np.maximum(ranks.num_usual - ranks.most_usual(retained), 0.0)
-                others: FloatArray = np.where(retained > 0, usual_beside * usual, whole)
-                return others
+                return np.where(retained > 0, usual_beside * usual, whole)
 
             return cls(smallest, columns.vpp * smallest, beside, usual)
         between = [sent(one.parameters, one.expert_parameters) for one in _lightest_between(price, shares)]
@@ -100,8 +98,7 @@ class GradientExchange:
         Each byte counts `capacity_per_byte` times where as many are sent by each of the ranks.
         """
         equal = ranks * np.maximum(vpp * self.smallest, self.lightest)
-        others: FloatArray = np.maximum(self.beside(retained), capacity_per_byte * equal)
-        return others
+        return np.maximum(self.beside(retained), capacity_per_byte * equal)
 
     def least_s(self, split: SplitRanks, vpp: IntArray, retained: IntArray) -> FloatArray:
         """End of the exchanges of all stages of the ranks that are split, with so many ranks whole in a group.
@@ -116,8 +113,7 @@ class GradientExchange:
         all_s = np.maximum(link.stage_work_s + in_row_s, link.end_s(filling, split.messages_s, link.stage_work_s))
         last = split.capacity_per_byte * ranks * self.smallest
         last_s = np.maximum(last / link.rate, self.smallest / link.cards_rate + link.steps_s)
-        end_s: FloatArray = np.maximum(all_s, link.rank_work_s + last_s)
-        return end_s
+        return np.maximum(all_s, link.rank_work_s + last_s)
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,8 +77,7 @@ class RankExchanges:
             beside_s = np.maximum.reduce([share * one.total_s - one.weight_grad_s for one in layers])
             each.append(_exchange(own, layers).per_layer_s - beside_s)
         each_s = np.minimum.reduce(each)
-        found: FloatArray = np.where(each_s >= 0.0, start_s + each_s, 0.0)
-        return found
+        return np.where(each_s >= 0.0, start_s + each_s, 0.0)
 
     @property
     def num_microbatches(self) -> FloatArray:

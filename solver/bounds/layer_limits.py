@@ -195,8 +195,7 @@ def _messages_s(types: Types, space: Space) -> FloatArray:
     num_between = np.where(is_v, v, 2 * v - 1)  # between two groups of ranks
     hop_s = least_hops_s(types.context, columns)
     further_s = np.maximum(between_types_s(types.context, columns) - hop_s, 0.0)
-    messages_s: FloatArray = np.where(columns.pp > 1, num_messages * hop_s + num_between * further_s, 0.0)
-    return messages_s
+    return np.where(columns.pp > 1, num_messages * hop_s + num_between * further_s, 0.0)
 
 
 def _last_stage_s(types: Types) -> FloatArray:

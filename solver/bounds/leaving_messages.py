@@ -62,14 +62,12 @@ class LeavingMessages:
     @cached_property
     def inside(self) -> IntArray:
         """Most replicas that each group holds with all their ranks."""
-        most: IntArray = self.held // self.columns.pp[:, None]
-        return most
+        return self.held // self.columns.pp[:, None]
 
     @cached_property
     def most_inside(self) -> IntArray:
         """Most replicas that are inside one of 1, 2, 3 ... groups each."""
-        most: IntArray = np.cumsum(-np.sort(-self.inside, axis=1), axis=1)
-        return most
+        return np.cumsum(-np.sort(-self.inside, axis=1), axis=1)
 
     @cached_property
     def groups_for_all(self) -> IntArray:
@@ -80,8 +78,7 @@ class LeavingMessages:
     @cached_property
     def _most_held(self) -> IntArray:
         """What 1, 2, 3 ... groups hold at most."""
-        most: IntArray = np.cumsum(-np.sort(-self.held, axis=1), axis=1)
-        return most
+        return np.cumsum(-np.sort(-self.held, axis=1), axis=1)
 
     def _of_one(self, whole: IntArray) -> Leaving:
         """Replicas that do not stay inside leave the group once on every pass, the least of all groups for these ranks.
@@ -128,8 +125,7 @@ def times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
     """
     both_ways = 1 if num_groups == 1 else 2
     h = max(num_groups, 2)
-    times: IntArray = both_ways * np.where(looped, vpp * h - 1, vpp * (h - 1))
-    return times
+    return both_ways * np.where(looped, vpp * h - 1, vpp * (h - 1))
 
 
 def leaving_replicas(held: IntArray, dp: IntArray, pp: IntArray, whole: IntArray) -> FloatArray:

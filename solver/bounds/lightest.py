@@ -32,8 +32,7 @@ def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]
 def inner_rank_s(price: StageCosts, shares: Shares, of: Seconds = total_s) -> FloatArray:
     """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
     layer_s = np.minimum.reduce(_layers_s(price, of))
-    inner: FloatArray = np.where(price.columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
-    return inner
+    return np.where(price.columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
 
 
 def _least_of_ranks(price: StageCosts, shares: Shares, ends: Sequence[StageCost], of: Seconds) -> FloatArray:

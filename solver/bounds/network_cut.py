@@ -258,8 +258,7 @@ class _Cases:
     @cached_property
     def _sent_bytes(self) -> FloatArray:
         """Of all messages of a replica that cross once."""
-        sent: FloatArray = self.columns.num_microbatches * self.messages.message_bytes
-        return sent
+        return self.columns.num_microbatches * self.messages.message_bytes
 
     @cached_property
     def _are_held(self) -> BoolArray:
@@ -301,8 +300,7 @@ class _Cases:
             return 1.0
         held, ranks = self.leaving.held[self.row_of].max(axis=1), whole[self.row_of]
         factors = least_fill(limits, self.columns, held - ranks * self.columns.dp, self.columns.pp - ranks)
-        found: FloatArray = np.maximum(factors * limits.most_share(self.exchanges.senders(self.link.num_places)), 1.0)
-        return found
+        return np.maximum(factors * limits.most_share(self.exchanges.senders(self.link.num_places)), 1.0)
 
     def _least_bytes(
         self, share: UnknownShares, num_groups: int, fewest: IntArray, retained: IntArray, messages: FloatArray

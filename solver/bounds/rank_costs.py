@@ -137,8 +137,7 @@ class RankCosts:
         windows, job = self.ranks.windows.any_stage, self.context.job
         usual = self.ranks.any_of_kind(windows.most > 0)
         other = self.ranks.any_of_kind(windows.fewest < self.layers) & bool(job.num_moe_layers and job.num_dense_layers)
-        found: FloatArray = np.where(usual & other, pick(*costs), np.where(usual, *costs))
-        return found
+        return np.where(usual & other, pick(*costs), np.where(usual, *costs))
 
 
 def ends_worth(kind: Kind, at: Ends) -> int:

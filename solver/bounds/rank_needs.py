@@ -113,8 +113,7 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     exchange, backward_s = np.minimum.reduce(exchanges), rank.ranks.of_layers(rank.chunk.backward_s, rank.chunks[2])
     before = rank.num_microbatches * (rank.cost.forward_s + backward_s)
     overlap = _overlap_s(rank, rank.largest_chunk, rank.ranks.ends)
-    found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
-    return found
+    return np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
 
 
 def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray, ends: Sequence[Ends]) -> FloatArray:

@@ -112,8 +112,7 @@ class _Priced:
     @property
     def exposed_s(self) -> FloatArray:
         """Least time from the last weight gradient of every stage to the end of its exchange."""
-        exposed: FloatArray = np.maximum(self.exchange_s - self.overlap_s, 0.0)
-        return exposed
+        return np.maximum(self.exchange_s - self.overlap_s, 0.0)
 
     @classmethod
     def of(

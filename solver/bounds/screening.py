@@ -172,8 +172,7 @@ def _best_gpus(
 
 def _fill(columns: Columns) -> FloatArray:
     """What filling and draining the pipeline adds: (p - 1) / (m v) of the work."""
-    added: FloatArray = 1.0 + (columns.pp - 1) / (columns.num_microbatches * columns.vpp)
-    return added
+    return 1.0 + (columns.pp - 1) / (columns.num_microbatches * columns.vpp)
 
 
 def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatArray:
@@ -204,5 +203,4 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     held = layers.activation_bytes[row_of] / columns.pp
     capacity = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
     most = ESTIMATES.crowding(peak_activations(columns, 0) * held, capacity, columns.vpp)
-    tightness: FloatArray = np.where(held <= capacity, most, ESTIMATES.oversize)
-    return tightness
+    return np.where(held <= capacity, most, ESTIMATES.oversize)

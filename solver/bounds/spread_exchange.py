@@ -123,5 +123,4 @@ def _between_s(
             rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
             rate = np.minimum(rate, cut.exchange_rates[-(-num_places // most)])
             nearest_s = max(nearest_s, cut.nearest_s)
-    between_s: FloatArray = sent / rate + 2.0 * (num_places - 1) * nearest_s
-    return between_s
+    return sent / rate + 2.0 * (num_places - 1) * nearest_s

@@ -198,8 +198,7 @@ def average_rank_exchanges_s(
         exchanges_s = _below_all_s(prices, parameters, none) + _below_all_s(prices, none, experts)
     chunk_s = np.minimum.reduce([one.input_grad_s + one.weight_grad_s for one in smallest_stages(price, shares)])
     before_s = columns.num_microbatches * (whole.forward_s / columns.pp + chunk_s)
-    found: FloatArray = np.where(exchanges_s > 0, before_s - overlap_s + exchanges_s, 0.0)
-    return found
+    return np.where(exchanges_s > 0, before_s - overlap_s + exchanges_s, 0.0)
 
 
 def _inside_s(price: StageCosts, parameters: FloatArray, experts: FloatArray) -> FloatArray:
@@ -214,8 +213,7 @@ def _inside_s(price: StageCosts, parameters: FloatArray, experts: FloatArray) ->
 def _below_all_s(prices: list[StageCosts], parameters: FloatArray, experts: FloatArray) -> FloatArray:
     """The line below those of all fabrics, at so many parameters of one kind."""
     start_s, more_s = affine_exchange(prices, parameters, experts)
-    below: FloatArray = np.maximum(start_s + more_s, 0.0)
-    return below
+    return np.maximum(start_s + more_s, 0.0)
 
 
 def affine_exchange(

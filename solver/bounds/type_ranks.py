@@ -74,8 +74,7 @@ class Types:
 
     def least_usual(self, num_layers: IntArray) -> IntArray:
         """Fewest usual ones among so many layers of a rank."""
-        least: IntArray = np.maximum(num_layers - self.num_others, 0)
-        return least
+        return np.maximum(num_layers - self.num_others, 0)
 
 
 class RankTime(NamedTuple):
@@ -88,5 +87,4 @@ class RankTime(NamedTuple):
         """Most usual layers within a time: any number where a layer takes none, fewer than none where it is over."""
         left_s = limit_s * (1.0 + ROUNDING) - self.start_s
         unlimited = np.where(left_s >= 0.0, np.inf, -np.inf)
-        layers: FloatArray = np.floor(np.divide(left_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))
-        return layers
+        return np.floor(np.divide(left_s, self.per_layer_s, out=unlimited, where=self.per_layer_s > 0.0))

@@ -55,8 +55,7 @@ def unequal_work_s(context: Context, space: Space) -> FloatArray:
     types = Types.of(context, space)
     whole, ways = _whole(types), LayerTimes.of(types, space, LayerLimits.of_work(types, space))
     work_s = whole_layers_s(ways, slowest_rank_s(types, space))
-    bound_s: FloatArray = np.maximum(work_s, whole.forward_s + whole.input_grad_s)
-    return bound_s
+    return np.maximum(work_s, whole.forward_s + whole.input_grad_s)
 
 
 def _far_s(ways: LayerTimes, near_s: FloatArray) -> FloatArray:

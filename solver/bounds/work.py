@@ -197,8 +197,7 @@ def _heaviest_s(
     most = np.where((num_ranks > 2) & (columns.pp > 2), np.maximum(most, inner), most)
     light, heavy, num_light = shares.inner_ranks()
     heavier = (num_ranks - 2 > num_light) & (columns.pp > 2)
-    found: FloatArray = np.where(heavier, np.maximum(most, inner * heavy / light), most)
-    return found
+    return np.where(heavier, np.maximum(most, inner * heavy / light), most)
 
 
 def _least_more_s(

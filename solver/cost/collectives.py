@@ -50,8 +50,7 @@ def ring_slowdown(local: FloatArray, domains: FloatArray, domain_gpus: int, cont
     [1.0, 1.75, 1.0]
     """
     mixed = (local > 1) & (local < domain_gpus)
-    slowdown: FloatArray = np.where(mixed, 1.0 + contention * (local - 1.0) * (1.0 - 1.0 / domains), 1.0)
-    return slowdown
+    return np.where(mixed, 1.0 + contention * (local - 1.0) * (1.0 - 1.0 / domains), 1.0)
 
 
 def _share(group: RankGroup) -> FloatArray:
@@ -138,8 +137,7 @@ def remote_copies_share(group: RankGroup, copies: float | FloatArray, max_hosts:
     if max_hosts:
         reached = np.minimum(reached, max_hosts * (hosts - 1.0) / hosts)
     remote = np.maximum(copies * (hosts - 1.0) / hosts, 1e-12)
-    share: FloatArray = np.where(hosts > 1.0, np.minimum(reached / remote, 1.0), 1.0)
-    return share
+    return np.where(hosts > 1.0, np.minimum(reached / remote, 1.0), 1.0)
 
 
 def exposed_s(communication_s: FloatArray, hider_s: FloatArray, overlap: float) -> FloatArray:
@@ -150,8 +148,7 @@ def exposed_s(communication_s: FloatArray, hider_s: FloatArray, overlap: float) 
     >>> float(exposed_s(np.array(10.0), np.array(4.0), 0.5))
     8.0
     """
-    exposed: FloatArray = (1.0 - overlap) * communication_s + overlap * np.maximum(0.0, communication_s - hider_s)
-    return exposed
+    return (1.0 - overlap) * communication_s + overlap * np.maximum(0.0, communication_s - hider_s)
 
 
 def boundary_message_s(

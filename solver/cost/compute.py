@@ -90,8 +90,7 @@ def shape_slowdown(rows: FloatArray, inner: FloatArray, outer: FloatArray, half_
     >>> float(shape_slowdown(np.array(100.0), np.array(1e12), np.array(1e12), 100.0).round(6))
     2.0
     """
-    slowdown: FloatArray = (1.0 + half_size / rows) * (1.0 + half_size / inner) * (1.0 + half_size / outer)
-    return slowdown
+    return (1.0 + half_size / rows) * (1.0 + half_size / inner) * (1.0 + half_size / outer)
 
 
 def wave_slowdown(rows: FloatArray, outer: FloatArray, multiprocessors: int, count: FloatArray | float) -> FloatArray:
@@ -110,8 +109,7 @@ def wave_slowdown(rows: FloatArray, outer: FloatArray, multiprocessors: int, cou
         tiles = np.ceil(rows / height) * np.ceil(outer / width) * count
         waves = np.ceil(tiles / multiprocessors)
         best = np.minimum(best, slower * waves * (multiprocessors * height * width))
-    slowdown: FloatArray = best / (rows * outer * count)
-    return slowdown
+    return best / (rows * outer * count)
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ class Fabric:
         ranks = np.asarray(local_ranks, dtype=np.float64)
         if not self.full_mesh or peers < 1:
             return np.full_like(ranks, self.scale_up_bytes_per_s)
-        rate: FloatArray = self.scale_up_bytes_per_s * (np.clip(ranks - 1.0, 1.0, peers) / peers)
-        return rate
+        return self.scale_up_bytes_per_s * (np.clip(ranks - 1.0, 1.0, peers) / peers)
 
     def at_best(self) -> Fabric:
         """The same with all of the rate for groups of any size: none is faster, and larger groups are no faster."""

@@ -47,8 +47,7 @@ def max_load_at_most(num_flows: IntArray, num_planes: IntArray) -> FloatArray:
     [2.0, 124.5]
     """
     mean, log_planes = num_flows / num_planes, np.log(num_planes)
-    most: FloatArray = np.minimum(num_flows, mean + np.sqrt(2.0 * mean * log_planes) + log_planes / 3.0)
-    return most
+    return np.minimum(num_flows, mean + np.sqrt(2.0 * mean * log_planes) + log_planes / 3.0)
 
 
 @lru_cache(maxsize=16384)
@@ -78,8 +77,7 @@ def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes:
     else:
         hits = _sum_by_transform(pmf, below, num_flows, num_planes)
         poisson = exp(num_flows * log(num_flows) - num_flows - lgamma(num_flows + 1))
-    most: FloatArray = np.minimum(1.0, np.maximum(0.0, hits) * below**num_planes / poisson)
-    return most
+    return np.minimum(1.0, np.maximum(0.0, hits) * below**num_planes / poisson)
 
 
 def _sum_by_transform(pmf: FloatArray, below: FloatArray, num_flows: int, num_planes: int) -> FloatArray:

@@ -24,8 +24,7 @@ def largest(first: Amount, *others: Amount | float) -> Amount:
     3.0
     """
     if isinstance(first, np.ndarray):
-        most: FloatArray = reduce(np.maximum, others, first)
-        return most
+        return reduce(np.maximum, others, first)
     return max(first, *others)
 
 

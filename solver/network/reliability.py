@@ -131,16 +131,14 @@ class _Tail:
             more = self._num_with_more_resends_than(resends - 1, excess_s)
             log_all_in += (more - younger) * log1p(-min(miss, 1.0 - 1e-15))
             resends += 1
-        exceeds: FloatArray = -np.expm1(self.num_parallel * log_all_in)
-        return exceeds
+        return -np.expm1(self.num_parallel * log_all_in)
 
     def _num_with_more_resends_than(self, resends: int, excess_s: FloatArray) -> FloatArray:
         """Chunks i <= M with floor((M T + excess - i T) / O) > resends."""
         if resends < 0:
             return np.full(excess_s.shape, float(self.num_chunks))
         limit = (self.num_chunks * self.inject_s + excess_s - (resends + 1) * self.resend_s) / self.inject_s
-        count: FloatArray = np.clip(np.floor(limit + 1e-9), 0.0, float(self.num_chunks))
-        return count
+        return np.clip(np.floor(limit + 1e-9), 0.0, float(self.num_chunks))
 
     def _horizon_s(self) -> float:
         """Beyond this excess, fewer than 1e-10 chunks are expected to be missing."""

@@ -101,8 +101,7 @@ class _Asked:
         """Of one row per world, the row of the worst or the expected; worlds that do not count are left out."""
         weights = np.array([one.world.weight for one in self.worlds])
         rows, weights = times[weights > 0], weights[weights > 0]
-        found: FloatArray = rows.max(axis=0) if self.question.measure == "worst" else weights @ rows
-        return found
+        return rows.max(axis=0) if self.question.measure == "worst" else weights @ rows
 
     @property
     def cutoff_s(self) -> float:

@@ -104,8 +104,7 @@ def create(model: cp_model.CpModel, instance: Instance) -> Vars:
 
 def exchanges(shape: PipelineShape) -> list[int]:
     """Stages whose gradient exchange takes time or a place on a link: rounded to no ticks it still has its turn."""
-    stages: list[int] = np.flatnonzero((shape.sync_s > 0) | (shape.sync_link_s >= 0)).tolist()
-    return stages
+    return np.flatnonzero((shape.sync_s > 0) | (shape.sync_link_s >= 0)).tolist()
 
 
 def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_model.IntVar]:

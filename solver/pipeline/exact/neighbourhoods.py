@@ -141,8 +141,7 @@ class WindowSearch:
     def _rank_of(self, job: Ints) -> Ints:
         """The rank that runs an operation or sends a message."""
         shape = self._shape
-        ranks: Ints = shape.rank_of_s[job % shape.num_operations // shape.num_microbatches % shape.num_stages]
-        return ranks
+        return shape.rank_of_s[job % shape.num_operations // shape.num_microbatches % shape.num_stages]
 
     def incumbent(self, order: PipelineOrder) -> TimedOrder:
         """An order, with micro-batches in order, in the form that windows are drawn from."""
@@ -290,8 +289,7 @@ class WindowSearch:
 
 def _both(inside: Flags, count: int) -> Flags:
     """Which jobs of a chain are in the window with the next one."""
-    both: Flags = inside[: max(count - 1, 0)] & inside[1:count]
-    return both
+    return inside[: max(count - 1, 0)] & inside[1:count]
 
 
 def opened(streams: Streams, begin: Times, end: Times) -> tuple[Ints, Flags]:

@@ -170,5 +170,4 @@ def jobs_of(shape: PipelineShape) -> Ints:
     """
     middle = shape.num_stages // 2
     first = np.array([shape.operation_id(kind, middle, 0) for kind in (0, 1)], dtype=np.int64)
-    jobs: Ints = (np.arange(shape.num_microbatches)[:, None] + first).ravel()
-    return jobs
+    return (np.arange(shape.num_microbatches)[:, None] + first).ravel()

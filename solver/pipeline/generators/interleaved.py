@@ -48,5 +48,4 @@ def _visits(shape: PipelineShape, group: int, *, down: bool) -> Ints:
         np.arange(shape.num_stages // shape.num_ranks * shape.num_microbatches), shape.num_microbatches
     )
     order = np.lexsort((microbatch, -chunk if down else chunk, microbatch // group))
-    visits: Ints = (chunk * per_chunk + microbatch)[order]
-    return visits
+    return (chunk * per_chunk + microbatch)[order]

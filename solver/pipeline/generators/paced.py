@@ -113,8 +113,7 @@ def releases(shape: PipelineShape, pace: Pace) -> Floats:
     number = np.arange(m)
     group = number * num_groups // m
     first = np.searchsorted(group, group)
-    begins: Floats = first * pace.between + (number - first) * pace.inside
-    return begins
+    return first * pace.between + (number - first) * pace.inside
 
 
 def by_memory_s(shape: PipelineShape) -> float:

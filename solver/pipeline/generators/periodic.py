@@ -128,8 +128,7 @@ def _changed(delay: Floats, random: np.random.Generator) -> Floats:
     """Some delays drawn anew, most of them to nothing."""
     chosen = random.random(delay.shape) < max(DELAYS_CHANGED * random.random(), 1.5 / delay.size)
     drawn = np.where(random.random(delay.shape) < 0.5, 0.0, random.random(delay.shape) ** 2 / delay.shape[2])
-    changed: Floats = np.where(chosen, drawn, delay)
-    return changed
+    return np.where(chosen, drawn, delay)
 
 
 def _empty_table(shape: PipelineShape, size: int, most_stages: int) -> ReservationTable:
