@@ -5,9 +5,7 @@ discretisation. No figure of a plan is believed.
 """
 
 from collections.abc import Iterator, Mapping
-from inspect import isgeneratorfunction
 from itertools import islice
-from types import ModuleType
 
 from models.plan import Plan
 from models.request import PlanRequest
@@ -37,37 +35,32 @@ from solver.verify.rules import (
 )
 from solver.verify.unjudged import unjudged
 
-# Rules that verdicts have called otherwise from the start than their functions are called.
-STATED_AS = {"exchange_order": "exchange-turns", "exchange_capacity": "exchange-room",
-             "schedule_channels": "schedule-lines"}  # fmt: skip
-
-
-def rules_of(*modules: ModuleType) -> dict[str, Rule]:
-    """The rules of a family, in their order: every public generator of these modules that takes nothing but a case.
-
-    A rule has the name of its function, with hyphens.
-    """
-    return {
-        STATED_AS.get(name, name.replace("_", "-")): value
-        for module in modules
-        for name, value in vars(module).items()
-        if isgeneratorfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
-        and value.__annotations__.keys() == {"case", "return"}
-    }  # fmt: skip
-
-
 # What no plan can break, whoever made it and however much slower than possible it is.
-LIMITS: dict[str, Rule] = {
-    **rules_of(configuration, placement, rank_map, timelines),
+LIMITS: Mapping[str, Rule] = {
+    **configuration.FAMILY,
+    **placement.FAMILY,
+    **rank_map.FAMILY,
+    **timelines.FAMILY,
     **schedule.FAMILY,
-    **rules_of(hops, exchange, transport, links, paths, prices, totals, replay),
+    **hops.FAMILY,
+    **exchange.FAMILY,
+    **transport.FAMILY,
+    **links.FAMILY,
+    **paths.FAMILY,
+    **prices.FAMILY,
+    **totals.FAMILY,
+    **replay.FAMILY,
 }
-NEEDS_RINGS = {"exchange-price": LIMITS.pop("exchange-price")}  # those that the plan states
 # What follows, figure by figure, from the decisions that the plan states.
-DERIVATIONS: dict[str, Rule] = {
-    **rules_of(message_times, exchange_times, transport_times),
-    **NEEDS_RINGS,
-    **rules_of(problems, prediction, statements, runnable),
+DERIVATIONS: Mapping[str, Rule] = {
+    **message_times.FAMILY,
+    **exchange_times.FAMILY,
+    **transport_times.FAMILY,
+    **prices.OF_RINGS,
+    **problems.FAMILY,
+    **prediction.FAMILY,
+    **statements.FAMILY,
+    **runnable.FAMILY,
 }
 RULES: Mapping[str, Rule] = {**LIMITS, **DERIVATIONS}
 MAX_FINDINGS_PER_RULE = 25  # of one rule: a wrong column is one mistake

@@ -16,8 +16,7 @@ from solver.cost.stage import stage_cost
 from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import Case
 from solver.verify.deep.trial import Trial
-from solver.verify.judge import rules_of
-from solver.verify.rules import configuration
+from solver.verify.rules import configuration as rules
 
 Drawn = TypeVar("Drawn")
 MOST_MICRO_BATCH = 64  # sequences: four times what the search takes
@@ -77,7 +76,7 @@ def trials(case: Case, random: Generator, wanted: int) -> Iterator[Trial]:
     constraints = case.request.constraints
     if constraints.pins or constraints.use_all_gpus:
         return
-    pools, rules = usable_pools(case.request), rules_of(configuration).values()
+    pools = usable_pools(case.request)
     for _ in range(40 * wanted):
         pool = _one_of(random, pools)
         found = _drawn(case, random, pool)
@@ -88,7 +87,7 @@ def trials(case: Case, random: Generator, wanted: int) -> Iterator[Trial]:
             id="r0", places=(pool.place,) * used.pp, pools=(pool.id,) * used.pp, num_replicas=used.dp, first_replica=0
         )
         trial = Trial(case.request, case.plan, found, (route,))
-        if not any(True for rule in rules for _ in rule(trial.bare)):
+        if not any(True for rule in rules.FAMILY.values() for _ in rule(trial.bare)):
             yield trial
             wanted -= 1
         if not wanted:

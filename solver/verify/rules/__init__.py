@@ -1,1 +1,1 @@
-"""The rules of the judge, one family per file: each public function that takes a case and yields findings is one."""
+"""The rules of the judge, one family per file; each exports FAMILY, its rules by name."""

@@ -1,10 +1,10 @@
 """Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.request import choices_of
 from solver.network.places import usable_gpus
-from solver.verify.case import Case, Finding
+from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
 WHERE = "configuration"
@@ -136,3 +136,18 @@ def use_all_gpus(case: Case) -> Iterator[Finding]:
         yield Finding(
             WHERE, f"{usable - degrees.num_gpus} of {usable} usable GPUs stay idle, one replica takes {replica}"
         )
+
+
+FAMILY: Mapping[str, Rule] = {
+    "batch-arithmetic": batch_arithmetic,
+    "degrees-divide": degrees_divide,
+    "expert-parallel-inside": expert_parallel_inside,
+    "layers-complete": layers_complete,
+    "layer-split": layer_split,
+    "family-shape": family_shape,
+    "shard-group": shard_group,
+    "allowed-values": allowed_values,
+    "framework-runs-it": framework_runs_it,
+    "max-gpus": max_gpus,
+    "use-all-gpus": use_all_gpus,
+}

@@ -12,7 +12,7 @@ import numpy as np
 
 from models.plan import StageExchange
 from solver.verify.activations import FUSED, WEIGHT
-from solver.verify.case import Case, Finding, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.exchanges_at_once import in_order
 from solver.verify.message_rates import Rates, bytes_within, concatenated, message_rates
 
@@ -168,3 +168,14 @@ def _pools(case: Case, exchange: StageExchange) -> Mapping[str, int]:
 
 def _name(one: StageExchange) -> str:
     return f"exchange of stage {one.stage}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "exchange-complete": exchange_complete,
+    "exchange-ready": exchange_ready,
+    "exchange-private": exchange_private,
+    "exchange-shared": exchange_shared,
+    "exchange-turns": exchange_order,
+    "exchange-room": exchange_capacity,
+    "exchange-end": exchange_end,
+}

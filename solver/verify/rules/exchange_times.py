@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
-from solver.verify.case import Case, Finding, differs, load_name
+from solver.verify.case import Case, Finding, Rule, differs, load_name
 from solver.verify.exchange_ways import on_links
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
@@ -128,3 +128,12 @@ def loads_in_order(case: Case) -> Iterator[Finding]:
     order = [edge for _, edge in case.loads]
     if order != sorted(order):
         yield Finding("link_loads", "are not in the order of the cluster")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "exchange-rings": exchange_rings,
+    "exchange-times": exchange_times,
+    "ring-bytes": ring_bytes,
+    "load-facts": load_facts,
+    "loads-in-order": loads_in_order,
+}

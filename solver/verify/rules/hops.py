@@ -10,7 +10,7 @@ from models.plan import OtherSharing, RouteTimeline
 from models.schedule import PipelineHop
 from solver.cost.fabric import share_place
 from solver.network.latency import tier_s
-from solver.verify.case import Case, Finding, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.message_paths import message_parts
 from solver.verify.message_rates import Rates, Way, concatenated, message_rates, peak_rate, stated_hops
@@ -169,3 +169,12 @@ def _longest_s(case: Case, source: str, target: str) -> float:
 
 def _name(boundary: Boundary) -> str:
     return f"route {boundary.route}, hop {boundary.from_stage} to {boundary.from_stage + 1}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "hop-latency": hop_latency,
+    "hop-rate": hop_rate,
+    "hop-share": hop_share,
+    "hop-stagger": hop_stagger,
+    "hop-sharing": hop_sharing,
+}

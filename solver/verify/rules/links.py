@@ -5,12 +5,12 @@ stated rings are judged link by link in `exchange_times.py`, those of messages i
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.cluster import Place
 from models.transport import Dimension, LinkLoad
 from solver.network.topology import Edge
-from solver.verify.case import Case, Finding, differs, exceeds, link_name, load_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name, load_name
 
 
 def links_exist(case: Case) -> Iterator[Finding]:
@@ -117,3 +117,15 @@ def _through(case: Case, place: Place) -> dict[Dimension, tuple[float, float]]:
 def _edges(case: Case) -> Iterator[tuple[LinkLoad, Edge]]:
     """Loads with the edge that they are on, where it exists."""
     return ((load, case.network.topology.edges[edge]) for load, edge in case.loads)
+
+
+FAMILY: Mapping[str, Rule] = {
+    "links-exist": links_exist,
+    "link-usable": link_usable,
+    "link-utilisation": link_utilisation,
+    "link-capacity": link_capacity,
+    "exchange-bytes": exchange_bytes,
+    "loads-conserved": loads_conserved,
+    "cross-building-bytes": cross_building_bytes,
+    "cross-building-limit": cross_building_limit,
+}

@@ -4,7 +4,7 @@ Judges `Plan.message_transports` and the exact times of hops. What no transport 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.schedule import PipelineHop
 from models.transport import Connection, TransportChoice
@@ -18,7 +18,7 @@ from solver.network.technology import (
     reliability_options,
 )
 from solver.network.topology import PathFacts
-from solver.verify.case import Case, Finding, differs
+from solver.verify.case import Case, Finding, Rule, differs
 
 
 def unoffered(path: PathFacts, connection: Connection | TransportChoice) -> Iterator[str]:
@@ -123,3 +123,6 @@ def _unlike(where: str, stated: tuple[PipelineHop, ...], derived: tuple[Pipeline
             wanted = getattr(true, name)
             if differs(value, wanted) if isinstance(wanted, float) else value != wanted:
                 yield Finding(f"{where}, hop {true.from_stage} to {true.to_stage}", f"{name} {value}, it is {wanted}")
+
+
+FAMILY: Mapping[str, Rule] = {"message-transports": message_transports, "hop-times": hop_times}

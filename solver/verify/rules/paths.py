@@ -4,13 +4,13 @@ Judges `Plan.message_splits`, and the pipeline's part of the link loads.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from models.transport import Dimension, MessagePath, MessageSplit
 from solver.pipeline.problem import Floats
-from solver.verify.case import Case, Finding, differs, link_name
+from solver.verify.case import Case, Finding, Rule, differs, link_name
 from solver.verify.joint_replay import stated_bytes
 from solver.verify.message_paths import edge_parts
 
@@ -70,3 +70,6 @@ def byte_findings(case: Case, cause: Dimension, carried: Floats, carriers: str) 
         if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
             name = link_name(edge.id, edge.reverse)
             yield Finding(name, f"{said:.9g} B of {cause}, {carriers} put {derived:.9g}")
+
+
+FAMILY: Mapping[str, Rule] = {"message-paths": message_paths, "pipeline-bytes": pipeline_bytes}

@@ -4,11 +4,11 @@ Global ranks are judged in `rank_map`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from models.request import Pin
-from solver.verify.case import Case, Finding
+from solver.verify.case import Case, Finding, Rule
 
 Key = TypeVar("Key", str, int)
 
@@ -180,3 +180,20 @@ def _in_many_buildings(where: Iterable[tuple[Key, str]]) -> dict[Key, list[str]]
     for key, building in where:
         buildings.setdefault(key, set()).add(building)
     return {key: sorted(names) for key, names in buildings.items() if len(names) > 1}
+
+
+FAMILY: Mapping[str, Rule] = {
+    "route-shape": route_shape,
+    "replica-ranges": replica_ranges,
+    "pools-exist": pools_exist,
+    "pools-in-place": pools_in_place,
+    "pool-capacity": pool_capacity,
+    "scale-up-domain": scale_up_domain,
+    "expert-groups-together": expert_groups_together,
+    "sharding-groups-together": sharding_groups_together,
+    "forbidden-places": forbidden_places,
+    "pins-obeyed": pins_obeyed,
+    "crossing-label": crossing_label,
+    "pipeline-crossing": pipeline_crossing,
+    "data-parallel-crossing": data_parallel_crossing,
+}

@@ -3,13 +3,13 @@
 Whether the profile's spreads are right no judge can tell: they come from measured runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.prediction import Interval
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
 from solver.cost.uncertainty import probability_faster, shared_errors
-from solver.verify.case import Case, Finding, differs
+from solver.verify.case import Case, Finding, Rule, differs
 
 ZERO = 1e-12  # an error factor below is rounding
 ROUNDED = 1e-6  # of a probability
@@ -58,3 +58,6 @@ def _interval(name: str, stated: Interval, derived: Interval) -> Iterator[Findin
         one, other = getattr(stated, quantile), getattr(derived, quantile)
         if differs(one, other):
             yield Finding("prediction", f"{name}.{quantile} {one:.6g}, derived {other:.6g}")
+
+
+FAMILY: Mapping[str, Rule] = {"error-bars": error_bars, "alternative-odds": alternative_odds}

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
-from solver.verify.case import Case, Finding, differs, exceeds, load_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, load_name
 from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
 from solver.verify.joint_replay import reserved_bytes_per_s
 
@@ -202,3 +202,14 @@ def _delaying(case: Case) -> dict[int, float]:
         elif not differs(one.start_s + one.shared_s, waits.start_s, tolerance=SAME_INSTANT):
             weight_of[one.stage], waits = 1.0, one
     return weight_of
+
+
+FAMILY: Mapping[str, Rule] = {
+    "link-headroom": link_headroom,
+    "link-peak": link_peak,
+    "link-price": link_price,
+    "message-price": message_price,
+}
+
+# Needs the rings that the plan states.
+OF_RINGS: Mapping[str, Rule] = {"exchange-price": exchange_price}

@@ -4,12 +4,12 @@ How an order was found cannot be derived.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.plan import RouteTimeline
 from models.schedule import PipelineOptions, PipelineProblem
 from models.statements import CARDS_LINK, EXCHANGE_LINK
-from solver.verify.case import Case, Finding, differs
+from solver.verify.case import Case, Finding, Rule, differs
 from solver.verify.exchange_ways import ExchangeWays, on_links
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
@@ -178,3 +178,12 @@ def family_plain(case: Case) -> Iterator[Finding]:
     used = case.configuration
     if used.degrees.vpp == 1 and used.family != "one_way":
         yield Finding("configuration", f"{used.family} with one chunk per rank, which is one_way")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "problem-facts": problem_facts,
+    "schedule-statement": schedule_statement,
+    "schedule-lines": schedule_channels,
+    "lists-in-order": lists_in_order,
+    "family-plain": family_plain,
+}

@@ -5,10 +5,10 @@ replica) * cp + c) * tp + t; GPU g of a pool is on host g // gpus_per_host.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.plan import RankRange
-from solver.verify.case import Case, Finding
+from solver.verify.case import Case, Finding, Rule
 
 
 def rank_map_complete(case: Case) -> Iterator[Finding]:
@@ -96,3 +96,12 @@ def _name(one: RankRange) -> str:
 
 def _ends(hosts: tuple[str, ...]) -> str:
     return f"{len(hosts)} hosts ({hosts[0]} to {hosts[-1]})" if hosts else "no hosts"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "rank-map-complete": rank_map_complete,
+    "rank-map-agrees": rank_map_agrees,
+    "gpus-held-once": gpus_held_once,
+    "scale-up-aligned": scale_up_aligned,
+    "hosts-right": hosts_right,
+}

@@ -4,9 +4,9 @@ Judges `Metrics.shared_replay_s`. A plan whose routes, timelines or schedules do
 rules on these, and cannot be replayed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from solver.verify.case import Case, Finding, differs, exceeds, link_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
 from solver.verify.joint_replay import replay_case
 
 
@@ -40,3 +40,6 @@ def _belongs_together(case: Case) -> bool:
         and all(one.stage in stages for one in case.plan.exchanges)
         and not any(case.schedule_objections.values())
     )
+
+
+FAMILY: Mapping[str, Rule] = {"replay-confirms": replay_confirms}

@@ -3,11 +3,11 @@
 Times of other frameworks' schedules are not judged: those schedules are not stated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.framework import FrameworkProfile
 from models.plan import RunnableBy
-from solver.verify.case import Case, Finding, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.frameworks import frameworks_of, unsupported_configuration, unsupported_schedules
 
 
@@ -47,3 +47,6 @@ def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[s
             yield f"its best takes {best.iteration_s:.9g} s, the plan {one.iteration_s:.9g}"
         lacking = unsupported_configuration(profile, best.configuration, case.request)
         yield from (f"its best: {one.detail}" for one in lacking)
+
+
+FAMILY: Mapping[str, Rule] = {"runnable-by": runnable_by}

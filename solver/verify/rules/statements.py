@@ -3,14 +3,14 @@
 Assumptions, warnings, the idle parts of the breakdown, and what of the proof and of the rivals can be derived.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from models.diagnostic import FROM_TEXT
 from models.statements import PROVEN, assumptions_of
 from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
-from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, differs, exceeds
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
@@ -156,3 +156,17 @@ def near_stated(case: Case) -> Iterator[Finding]:
     near, time = case.plan.one_building_s, case.plan.metrics.iteration_s
     if near is not None and case.plan.placement.crossing == "none" and differs(near, time):
         yield Finding("one_building_s", f"{near:.9g}, nothing crosses and the plan takes {time:.9g}")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "assumptions-stated": assumptions_stated,
+    "warnings-stated": warnings_stated,
+    "breakdown-idle": breakdown_idle,
+    "replay-stated": replay_stated,
+    "proof-counts": proof_counts,
+    "proof-status": proof_status,
+    "proof-light": proof_light,
+    "rivals-possible": rivals_possible,
+    "alternatives-differ": alternatives_differ,
+    "near-stated": near_stated,
+}

@@ -4,13 +4,13 @@ How it was scheduled is `schedule.py`, what travels between stages is `hops.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.catalogue import entry_names
 from models.schedule import PipelineStage
 from models.stack import StackProfile
 from solver.cost.stage import StageCost
-from solver.verify.case import Case, Finding, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 
 TIMES = ("forward_s", "input_grad_s", "weight_grad_s")
 GATHERED = ("fsdp", "hsdp")
@@ -121,3 +121,14 @@ def _stages(case: Case) -> Iterator[tuple[str, PipelineStage, StageCost]]:
         for stage, stated in enumerate(timed):
             pool = pools[case.configuration.rank_of_stage(stage)]
             yield f"route {route}, stage {stage}", stated, case.derived.stage(pool, stage)
+
+
+FAMILY: Mapping[str, Rule] = {
+    "stack-profile": stack_profile,
+    "timeline-per-route": timeline_per_route,
+    "problem-shape": problem_shape,
+    "stage-times": stage_times,
+    "stage-bytes": stage_bytes,
+    "memory-limit": memory_limit,
+    "memory-report": memory_report,
+}

@@ -4,13 +4,13 @@ The times they start from are judged by the rules on timelines.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
 from solver.network.places import usable_gpus, usable_pools
-from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, differs, exceeds
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0  # the unit
 
@@ -283,3 +283,24 @@ def _usd_per_million_tokens(case: Case) -> float | None:
     )
     usd = hourly * metrics.iteration_s / SECONDS_PER_HOUR + egress
     return usd / case.request.workload.tokens_per_iteration * 1e6
+
+
+FAMILY: Mapping[str, Rule] = {
+    "breakdown-sum": breakdown_sum,
+    "breakdown-work": breakdown_work,
+    "optimizer-time": optimizer_time,
+    "iteration-time": iteration_time,
+    "gpu-count": gpu_count,
+    "throughput": throughput,
+    "utilisation": utilisation,
+    "cost": cost,
+    "speed-of-light": speed_of_light,
+    "bound-below-time": bound_below_time,
+    "gap-arithmetic": gap_arithmetic,
+    "optimal-within-gap": optimal_within_gap,
+    "target-met": target_met,
+    "baseline-arithmetic": baseline_arithmetic,
+    "alternatives-second": alternatives_second,
+    "convergence-ends": convergence_ends,
+    "one-building": one_building,
+}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from models.cluster import Tier
 from models.transport import Dimension, TransportChoice
 from solver.network.transfer import windowed_rate_bytes_per_s
-from solver.verify.case import Case, Finding, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.network_facts import BETWEEN_BUILDINGS
 
 COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
@@ -101,3 +101,12 @@ def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
 
 def _name(choice: TransportChoice) -> str:
     return f"{choice.dimension} on {choice.tier}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "transport-complete": transport_complete,
+    "transport-meaningful": transport_meaningful,
+    "transport-rate": transport_rate,
+    "transport-message": transport_message,
+    "transport-time": transport_time,
+}

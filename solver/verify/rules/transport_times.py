@@ -5,12 +5,12 @@ first route's first pool. The list has one choice per dimension, collective and 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.transport import TransportChoice
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
-from solver.verify.case import Case, Finding
+from solver.verify.case import Case, Finding, Rule
 from solver.verify.communicators import Communicators, Expected, Key
 from solver.verify.exchange_ways import ring_communicator
 from solver.verify.rules.message_times import unoffered
@@ -67,3 +67,6 @@ def _across(case: Case) -> Iterator[Expected]:
             whole = ring_communicator(case.exchanging, ring.stages[0], transport)
             path = case.exchanging.path_of(ring.stages[0], transport)
             yield Expected(whole, path, transport.connection)
+
+
+FAMILY: Mapping[str, Rule] = {"transport-times": transport_times}
