@@ -126,6 +126,7 @@ def _readable(rows: Sequence[Mapping[str, str]], start: StackProfile | None) -> 
     if not runs:
         detail = "; ".join(sorted(reasons)) or "there are no rows"
         raise TooFewRows(f"no row can be used: {detail}", remedy="fill the columns that are named")
+    runs.sort(key=lambda run: (run.measured_s, run.id))  # the order of the rows decides no fold
     return runs, [f"{count} left out: {reason}" for reason, count in sorted(reasons.items())]
 
 

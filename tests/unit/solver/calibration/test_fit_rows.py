@@ -121,3 +121,8 @@ def test_repeats_of_a_run_are_held_back_together():
     assert result.cross_validated_mean_abs_pct == pytest.approx(result.start_mean_abs_pct, rel=0.01)
     assert result.fit_mean_abs_pct < result.start_mean_abs_pct / 2
     assert result.profile.uncertainty.family_spread_dense > 0.08
+
+
+def test_the_order_of_rows_changes_no_figure():
+    first, second = (calibrate_rows(rows, name="ours", constants=("gemm_efficiency",)) for rows in (ROWS, ROWS[::-1]))
+    assert first == second
