@@ -61,8 +61,8 @@ def read_trace(name: str, text: str) -> Measured | None:
     parts = {cause: busy_s / len(step_s) for cause, busy_s in _shares(of_one, window).items()}
     unnamed_s = parts.pop(UNNAMED, 0.0)
     if unnamed_s:
-        what = f"{unnamed_s:.4g} s a step in collectives whose group has no name"
-        notes.append(f"{what}: record with PyTorch 2.4 or later")
+        what = f"{unnamed_s:.4g} s a step in collectives whose group has no name that is known here"
+        notes.append(f"{what}: PyTorch writes names from 2.4 on")
     if not parts:
         notes.append("it holds no kernels of a GPU")
     return Measured(name, "trace", step_s, parts=parts, notes=tuple(notes))

@@ -176,11 +176,12 @@ def test_kernels_of_deep_ep_are_the_way_of_tokens_to_experts(kernel: str) -> Non
     assert found.parts == pytest.approx({EXPERT: 0.4, IDLE: 0.6})
 
 
-def test_a_collective_without_a_name_is_told_and_counted_nowhere() -> None:
+@pytest.mark.parametrize("group", ["", "MODEL_PARALLEL_GROUP", "mesh_loss"])
+def test_a_collective_without_a_known_name_is_told_and_counted_nowhere(group: str) -> None:
     marks = [event(f"iteration {number}", "user_annotation", number * 1e6, 9e5) for number in (1, 2)]
-    found = _read(json.dumps([*marks, event("ncclDevKernel_AllReduce", "kernel", 1.2e6, 4e5)]))
+    found = _read(json.dumps([*marks, collective("allreduce", group, 1.2e6, 4e5)]))
     assert found.parts == pytest.approx({IDLE: 0.6})
-    assert "0.4 s a step in collectives whose group has no name" in found.notes[0]
+    assert "0.4 s a step in collectives whose group has no name that is known here" in found.notes[0]
 
 
 def test_of_several_gpus_in_one_file_the_busiest_is_read() -> None:
