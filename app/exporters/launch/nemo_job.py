@@ -10,7 +10,8 @@ from math import ceil
 from typing import Any
 
 from app.exporters import megatron_model
-from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, check_megatron, group_of, layout_of
+from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, group_of, layout_of
+from app.exporters.megatron_limits import check_megatron
 from app.exporters.templating import render
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
