@@ -1,18 +1,15 @@
 /* Pictures of many plans: curves, heat maps and Pareto fronts, each with its gaps; a click on a point opens its plan. */
 import { ticks } from "./curve.js";
-import { drawn, fitted, make, shape } from "./dom.js";
+import { drawn, fitted, make, shape, words as text } from "./dom.js";
 
 const WIDTH = 760, LEFT = 92, RIGHT = WIDTH - 26, TOP = 16, BOTTOM = 270;
-const text = (x, y, words, kind, anchor = "middle") => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = words; return element; };
-const frame = (title, height, words) => { const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + height, role: "group", "aria-label": title }), told = shape("title"); told.textContent = title; drawing.append(told); drawing.dataset.words = words || ""; return drawing; };
+const frame = (title, height, words) => { const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + height, role: "group", "aria-label": title }, shape("title", {}, title)); drawing.dataset.words = words || ""; return drawing; };
 /* A part of a drawing that leads somewhere, for pointer and keyboard. */
 const linked = ({ href, act }, words, ...shapes) => {
-  const told = shape("title");
-  told.textContent = words;
-  if (!href && !act) { const group = shape("g"); group.append(told, ...shapes); return group; }
-  const link = shape("a", { href: href || "#", "aria-label": words });
+  const parts = [shape("title", {}, words), ...shapes];
+  if (!href && !act) return shape("g", {}, ...parts);
+  const link = shape("a", { href: href || "#", "aria-label": words }, ...parts);
   if (act) link.addEventListener("click", (event) => { event.preventDefault(); act(); });
-  link.append(told, ...shapes);
   return link;
 };
 const LEADS = " Click a point to open its plan.", REQUESTS = " Click a point to plan it again.";

@@ -19,6 +19,7 @@ export const shape = (name, attributes = {}, ...children) => {
   element.append(...children);
   return element;
 };
+export const words = (x, y, text, kind, anchor = "middle") => shape("text", { x, y, class: kind, "text-anchor": anchor }, text);
 
 const pen = document.createElement("canvas").getContext("2d");
 /* As much of a text as fits into a width of a drawing, in letters as the style sheet has them. */

@@ -1,10 +1,9 @@
 /* Intervals on one axis: what is proven as a bar, what was found as a dot, another plan as a ring, what a formula says as an open diamond. */
-import { bytes, drawn, fitted, number, seconds, shape } from "./dom.js";
+import { bytes, drawn, fitted, number, seconds, shape, words as text } from "./dom.js";
 import { ticks } from "./curve.js";
 
 const WIDTH = 760, LEFT = 200, RIGHT = WIDTH - 24, TOP = 10, ROW = 30;
 export const inUnit = (unit) => (value) => (unit === "B" ? bytes(value) : unit.startsWith("s/") || unit === "s" ? seconds(value) : number(value));
-const text = (x, y, words, kind, anchor) => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = words; return element; };
 
 /* rows: {name, least, most, kind, dot, other, estimate, limit}; an end that is null is open. */
 export const intervals = (title, rows, unit, { zero = true } = {}) => {
@@ -13,9 +12,8 @@ export const intervals = (title, rows, unit, { zero = true } = {}) => {
   const margin = 0.08 * (high - low) || 1;
   low -= margin; high += margin;
   const x = (value) => LEFT + (value - low) / (high - low) * (RIGHT - LEFT), bottom = TOP + rows.length * ROW;
-  const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + (bottom + 22), role: "img" }), told = shape("title"), show = inUnit(unit);
-  told.textContent = title + ": " + rows.map((one) => one.name + " " + show(one.least) + " to " + show(one.most)).join("; ");
-  drawing.append(told);
+  const show = inUnit(unit), told = title + ": " + rows.map((one) => one.name + " " + show(one.least) + " to " + show(one.most)).join("; ");
+  const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + (bottom + 22), role: "img" }, shape("title", {}, told));
   for (const value of ticks(low, high, 5)) {
     drawing.append(shape("line", { x1: x(value), y1: TOP, x2: x(value), y2: bottom, class: Math.abs(value) < 1e-12 ? "axis" : "grid" }), text(x(value), bottom + 15, show(Math.abs(value) < 1e-12 ? 0 : value), "tick", "middle"));
   }

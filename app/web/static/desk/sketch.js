@@ -1,10 +1,9 @@
 /* A cluster as a drawing: buildings with their GPUs, and what joins them. Drag from one building to another to join them. */
-import { count, drawn as frame, fitted, make, shape } from "./dom.js";
+import { count, drawn as frame, fitted, make, shape, words } from "./dom.js";
 import { written } from "./units.js";
 
 const WIDTH = 760, BOX = { wide: 156, tall: 62 }, MOST = 24;
 const ROUND = 8, ABREAST = 4, ROW = 104; // so many stand in a circle, more in rows
-const words = (x, y, text, kind, anchor = "middle") => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = text; return element; };
 /* What is no number yet, while it is written, is left out. */
 const shortly = (kind, value) => (typeof value === "number" ? written(kind, Number(value.toPrecision(3))) : "");
 
@@ -59,10 +58,9 @@ export const sketch = (cluster, { join = null, pick = () => {} } = {}) => {
   const drawn = names.slice(0, MOST), [places, height] = spots(drawn.length);
   const at = new Map(drawn.map((name, index) => [name, places[index]]));
   const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + height, role: join ? "group" : "img", class: join ? "sketch joins" : "sketch" });
-  const title = shape("title");
-  title.textContent = (cluster.name || "The cluster") + ": " + drawn.map((name) => name + " with " + count([...(gpus.get(name) || new Map()).values()].reduce((sum, one) => sum + one, 0)) + " GPUs").join(", ")
+  const title = (cluster.name || "The cluster") + ": " + drawn.map((name) => name + " with " + count([...(gpus.get(name) || new Map()).values()].reduce((sum, one) => sum + one, 0)) + " GPUs").join(", ")
     + (joined.length ? "; links " + joined.slice(0, MOST).map(({ link }) => link.id).join(", ") : "");
-  drawing.append(title);
+  drawing.append(shape("title", {}, title));
   if (join) drawing.setAttribute("aria-label", "Drawing of " + (cluster.name || "the cluster"));
   const lines = shape("g"), labels = shape("g"), pairs = new Map(), taken = places.map((one) => [one, [BOX.wide, BOX.tall]]);
   for (const { link, index, ends } of joined) {
