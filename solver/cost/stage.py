@@ -1,7 +1,4 @@
-"""Time and bytes of one pipeline stage per micro-batch and GPU.
-
-The sum over the layers of a stage.
-"""
+"""Time and bytes of one pipeline stage per micro-batch and GPU. The sum over the layers of a stage."""
 
 from __future__ import annotations
 

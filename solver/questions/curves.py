@@ -86,10 +86,7 @@ class _Asked:
 
 
 def curves(question: Curves, found: Callable[[CurvesAnswer], None], hooks: RunHooks) -> CurvesAnswer:
-    """The best plan over each quantity.
-
-    Raises InvalidRequest for a pointer that leads nowhere, or to no number.
-    """
+    """The best plan over each quantity. Raises InvalidRequest for a pointer that leads nowhere, or to no number."""
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
     factors = sorted({1.0, *question.factors})

@@ -86,10 +86,7 @@ class _Asked:
 
 
 def why_not(question: WhyNot, found: Callable[[WhyNotAnswer], None], hooks: RunHooks) -> WhyNotAnswer:
-    """Why a request has no plan.
-
-    A request that has one is answered with it.
-    """
+    """Why a request has no plan. A request that has one is answered with it."""
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
     asked = _Asked(searches, NOTHING_YET)
