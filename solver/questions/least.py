@@ -19,7 +19,7 @@ from solver.context import Context, stack_for
 from solver.explain.infeasible import target_reasons
 from solver.questions.carried_over import carried_over
 from solver.questions.curves import changes_over
-from solver.questions.least_bound import least_bound_s
+from solver.questions.row_bounds import least_bound_s
 from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
 from solver.questions.targets import target_seconds

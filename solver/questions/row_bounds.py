@@ -19,6 +19,9 @@ from solver.configurations.framework import within_framework
 from solver.context import Context
 from solver.cost.columns import Columns
 from solver.evaluation.candidate import configuration_of
+from solver.objective import Goal
+from solver.search.choice import alike_configurations
+from solver.search.frontier import Frontier
 
 PORTION = 4_096  # rows priced before the clock is looked at: about a tenth of a second
 SCREENED, PRICED, REFINED = range(3)
@@ -89,3 +92,34 @@ def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
         code = code * len(values) + member.ravel()
     _, number = np.unique(code, return_inverse=True)
     return list(np.split(number.ravel(), np.cumsum([len(space) for space in spaces])[:-1]))
+
+
+def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool]) -> float:
+    """What no plan of a request falls below, without looking for one, as far as it is below `cutoff_s`.
+
+    Prices what may hold the least bound, then refines it, until time is up or the cutoff is reached. Only for requests
+    whose objective is the iteration time.
+    """
+    request = within_framework(request)
+    context, space = Context.of(request), enumerate_space(request)
+    if not len(space):
+        return cutoff_s
+    frontier = Frontier(context, space, Goal.of(context), late=lambda: True)  # no guesses: no plan is sought
+    while not stopped() and frontier.least_bound < cutoff_s:
+        if not frontier.load(cutoff_s, planned=True) and not _refined(frontier, cutoff_s):
+            break
+    return min(frontier.least_bound, cutoff_s)
+
+
+def _refined(frontier: Frontier, cutoff_s: float) -> bool:
+    """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
+    for indices in frontier.unrefined(cutoff_s, 1):
+        one = alike_configurations(frontier, indices, cutoff_s)
+        frontier.set_refined(indices)
+        bound_s = refined_bound_s(
+            frontier.context, one.configurations, one.target_bound_s, quick=one.quick, effort=one.effort
+        )
+        for index in indices:
+            frontier.raise_bound(index, bound_s)
+        return True
+    return False

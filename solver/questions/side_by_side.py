@@ -23,9 +23,9 @@ from solver.configurations.framework import within_framework
 from solver.context import Context, Memo, stack_for
 from solver.objective import Goal
 from solver.questions.carried_over import carried_over
-from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction
 from solver.questions.own_rows import has_every_row, own_bound_s
+from solver.questions.row_bounds import least_bound_s
 from solver.questions.searches import SearchRuns, witness_of
 from solver.search.warm_start import allowing_only
 
