@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -84,10 +84,6 @@ class CrossingDelay:
         """Nothing crosses."""
         zeros = np.zeros(num_rows, dtype=np.int64)
         return cls(zeros, np.zeros(num_rows, dtype=np.bool_), zeros)
-
-    def of_rows(self, rows: BoolArray) -> CrossingDelay:
-        """The same of these rows alone; in the others nothing crosses."""
-        return replace(self, num_replicas=np.where(rows, self.num_replicas, 0))
 
     def passes_s(
         self, num_passes: IntArray | FloatArray | float, num_ways_home: IntArray | FloatArray | float

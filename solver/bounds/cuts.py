@@ -47,7 +47,8 @@ def _cuts(context: Context) -> Iterator[NetworkCut]:
         names = [_around(context, pool.place, level) for pool in context.pools]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         group_of_pool = tuple(numbers[name] for name in names)
-        if len(numbers) < 2 or group_of_pool in known or any(_nested(context, name, numbers) for name in numbers):
+        nested = any(numbers.keys() & set(topology.ancestors(name)[1:]) for name in numbers)
+        if len(numbers) < 2 or group_of_pool in known or nested:
             continue  # a ring between a place and one inside it leaves neither
         known.add(group_of_pool)
         rate_g, crossing, leaving_g = np.zeros(len(numbers)), list[Edge](), np.zeros(len(numbers), dtype=np.int64)
@@ -70,7 +71,3 @@ def _around(context: Context, place: str, level: str) -> str:
         return place
     building = context.topology.enclosing(place, "building") or place
     return building if level == "building" else context.topology.enclosing(place, "region") or building
-
-
-def _nested(context: Context, name: str, names: dict[str, int]) -> bool:
-    return bool(names.keys() & set(context.topology.ancestors(name)[1:]))

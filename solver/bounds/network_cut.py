@@ -61,7 +61,7 @@ def with_distance_s(
     for cases in cases_by_cut:
         least_s = np.full(len(bound_s), np.inf)
         for one in cases:
-            delay = one.delay.of_rows(least_s > bound_s)
+            delay = replace(one.delay, num_replicas=np.where(least_s > bound_s, one.delay.num_replicas, 0))
             least_s = np.where(one.possible, np.minimum(least_s, np.maximum(one.least_s, pipeline_s(delay))), least_s)
         bound_s = np.maximum(bound_s, least_s)
     return bound_s

@@ -94,22 +94,22 @@ def part_cost(at: Setting, kind: PartKind, layer_profiles: Sequence[LayerProfile
         part = _layer(at, at.job.dense)
     elif kind == "moe":
         part = _layer(at, at.job.moe)
+    elif kind == "embedding":
+        part = _end_part(at, embedding_times(at), at.job.embedding_parameters, activations.embedding_bytes(at))
     else:
-        part = _embedding_part(at) if kind == "embedding" else _logits_part(at)
-    return _apply_profiles(part, kind, at, layer_profiles)
+        part = _logits_part(at)
+    for profile in layer_profiles:
+        if profile.layer_kind == kind and profile.gpu == at.gpu.name:
+            part = _replace(part, _matching(profile, at.columns), profile)
+    return part
 
 
 def stage_of(parts: Mapping[PartKind, StageCost], counts: Mapping[PartKind, Counts], length: int) -> StageCost:
     """A stage with so many of each part; counts broadcast over the rows."""
-    total = _zero(length)
+    total = StageCost(**{field.name: np.zeros(length) for field in fields(StageCost)})
     for kind, part in parts.items():
         total = _add(total, part, np.asarray(counts[kind], dtype=np.float64))
     return total
-
-
-def _zero(length: int) -> StageCost:
-    zero = np.zeros(length)
-    return StageCost(**{field.name: zero for field in fields(StageCost)})
 
 
 def _add(total: StageCost, one: StageCost, count: FloatArray) -> StageCost:
@@ -172,10 +172,6 @@ def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) ->
     return _part(at, LayerCost(times, none, none, none), (parameters / at.tp, zero), (held, zero))
 
 
-def _embedding_part(at: Setting) -> StageCost:
-    return _end_part(at, embedding_times(at), at.job.embedding_parameters, activations.embedding_bytes(at))
-
-
 def _logits_part(at: Setting) -> StageCost:
     """The output projection; a tied table still has a copy on the last stage of a pipeline."""
     own = at.job.logits_parameters
@@ -186,13 +182,6 @@ def _logits_part(at: Setting) -> StageCost:
         return part
     copied = np.where(at.columns.pp > 1, part.parameters, 0.0)
     return replace(part, parameters=copied)
-
-
-def _apply_profiles(part: StageCost, kind: str, at: Setting, profiles: Sequence[LayerProfile]) -> StageCost:
-    for profile in profiles:
-        if profile.layer_kind == kind and profile.gpu == at.gpu.name:
-            part = _replace(part, _matching(profile, at.columns), profile)
-    return part
 
 
 def _matching(profile: LayerProfile, columns: Columns) -> BoolArray:

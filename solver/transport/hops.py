@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from models.cluster import Pool
 from models.plan import Configuration
 from models.schedule import PipelineHop
 from models.transport import TransportChoice
@@ -248,8 +247,10 @@ class _Pricing:
         context, configuration, size = self.messages.context, self.messages.configuration, self.messages.num_bytes
         source, target = context.pools[leg.source], context.pools[leg.target]
         if share_place(source, target):
-            local_s = max(_local_message_s(context, configuration, end, size) for end in (source, target))
-            return HopDelay(leg.stage, local_s, 0.0, None)
+            columns, one = columns_of(configuration), np.array([size])  # never queued behind the next one's compute
+            local_s = [boundary_message_s(one, columns.tp, columns.cp, fabric_of(end), context.stack)[0]
+                       for end in (source, target)]  # fmt: skip
+            return HopDelay(leg.stage, float(max(local_s)), 0.0, None)
         paths = self.messages.paths
         there, back = paths.edges(source.place, target.place), paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
@@ -267,7 +268,9 @@ class _Pricing:
         slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
         group = configuration.degrees.gpus_per_stage_group
         rate = min(group * slower.effective_bytes_per_s, *(self.free[edge] for edge in on_way))
-        pace = min(group * self._card_bytes_per_s(source, target), *(self.free[edge] for edge in on_way))
+        cards = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
+        cards *= context.stack.point_to_point_efficiency.value
+        pace = min(group * cards, *(self.free[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         return HopDelay(
             stage=leg.stage,
@@ -283,10 +286,6 @@ class _Pricing:
             num_senders=max(senders),
             sent=sent,
         )
-
-    def _card_bytes_per_s(self, *ends: Pool) -> float:
-        slower = min(pool.nic_bytes_per_s_per_gpu for pool in ends)
-        return slower * self.messages.context.stack.point_to_point_efficiency.value
 
 
 def reserved_bytes_per_s(
@@ -327,10 +326,3 @@ def _pipeline_hop(
         num_sharing_replicas=num_time_slots,
         staggered=num_time_slots > 1,
     )
-
-
-def _local_message_s(context: Context, configuration: Configuration, pool: Pool, message_bytes: float) -> float:
-    """Delay of a message inside one place as this end sees it: it never queues behind the next one's compute."""
-    columns = columns_of(configuration)
-    size = np.array([message_bytes])
-    return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), context.stack)[0])

@@ -173,7 +173,10 @@ class MessageWays:
 
     def _sent_at_once(self, boundary: Boundary, size: float) -> AtOnce:
         if self.is_local(boundary):
-            return AtOnce(max(self._local_s(pool, size) for pool in (boundary.sender, boundary.receiver)), 0.0)
+            columns, sizes, stack = self.case.derived.columns, np.array([size]), self.case.derived.stack
+            local_s = [boundary_message_s(sizes, columns.tp, columns.cp, fabric_of(pool), stack)[0]
+                       for pool in (boundary.sender, boundary.receiver)]  # fmt: skip
+            return AtOnce(float(max(local_s)), 0.0)
         both = [self.sent(*way, size) for way in boundary.ways]
         ways = (self._parts_by_edge(source.place, target.place) for source, target in boundary.ways)
         free = {edge: self.free_bytes_per_s(edge) for way in ways for edge in way}
@@ -190,8 +193,3 @@ class MessageWays:
             bottlenecks=tuple(edge for edge in free if free[edge] <= pace * (1.0 + SAME_PACE)),
             slower=slower,
         )
-
-    def _local_s(self, pool: Pool, size_bytes: float) -> float:
-        columns = self.case.derived.columns
-        size = np.array([size_bytes])
-        return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])

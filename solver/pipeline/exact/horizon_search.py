@@ -91,7 +91,9 @@ def close_by_state_space(search: PipelineSearch, *, until_s: float) -> bool:
     low = bound_ticks(search, ticks) if ticks.exact else 0
     weight = np.ones(len(state_space.machines.length))
     high = value_ticks(search, ticks)
-    horizons = HorizonSearch(search, ticks, low, high, state_space, weight, _least_work(search, size), until_s)
+    # What a search that never steps back takes, about.
+    least_work = size * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
+    horizons = HorizonSearch(search, ticks, low, high, state_space, weight, least_work, until_s)
     joint = joint_ranks_of(ticks.shape)
     apart = 1 if joint is None else (high - low) // BOUND_PARTS + 1
     least, work = least_open(state_space, low, high, lambda: search.over, joint=joint, apart=apart)
@@ -117,11 +119,6 @@ def _follow(horizons: HorizonSearch, joint: JointRanks) -> None:
         order = greedy_order(search.shape, Policy(GUIDED, 0.0, wait, message_rule=LONGEST_TAIL), guide=guide)
         search.worked()
         _take(horizons, order, "windows of states")
-
-
-def _least_work(search: PipelineSearch, num_states: int) -> int:
-    """What a search that never steps back takes, about."""
-    return num_states * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
 
 
 def state_space_tick_s(shape: PipelineShape) -> float:

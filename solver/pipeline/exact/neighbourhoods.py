@@ -239,7 +239,11 @@ class WindowSearch:
             (k, number, int(at))
             for k, one in enumerate(streams.chains)
             for number, jobs in enumerate(one)
-            for at in np.flatnonzero((jobs[1:] // m != jobs[:-1] // m) & _both(inside[k, number], len(jobs)))
+            for at in np.flatnonzero(
+                (jobs[1:] // m != jobs[:-1] // m)
+                & inside[k, number][: len(jobs)][:-1]
+                & inside[k, number][1 : len(jobs)]
+            )
         ]
         if not places:
             return streams
@@ -285,11 +289,6 @@ class WindowSearch:
         queues = question.improve(QUESTION_WORK)
         drawn.way.learn(found=queues is not None, answered=queues is not None or question.status != OPEN)
         return None if queues is None else drawn.named.order(self._shape, queues), question.work
-
-
-def _both(inside: Flags, count: int) -> Flags:
-    """Which jobs of a chain are in the window with the next one."""
-    return inside[: max(count - 1, 0)] & inside[1:count]
 
 
 def opened(streams: Streams, begin: Times, end: Times) -> tuple[Ints, Flags]:

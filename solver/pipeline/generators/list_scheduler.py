@@ -25,7 +25,8 @@ class ListScheduler:
     """
 
     def __init__(self, shape: PipelineShape, given: Ints = NOTHING_GIVEN) -> None:
-        shape = _reserving_contexts(shape)
+        # A context larger than its activation would break the budget at the end of B: F reserves the larger of the two.
+        shape = replace(shape, activation_s=np.maximum(shape.activation_s, shape.context_s))
         self._columns, self._record, self._given = columns_of(shape), _new_record(shape), given
         self.state = _new_state(shape, tails(self._columns), reserves_memory=not given.size)
 
@@ -98,11 +99,6 @@ def _following(shape: PipelineShape, rank_ops: Sequence[Ints], policy: Policy) -
     scheduler = ListScheduler(shape, ragged(rank_ops)[0])
     record = scheduler.run(policy, scheduler.state)
     return None if record is None else order_of(record)
-
-
-def _reserving_contexts(shape: PipelineShape) -> PipelineShape:
-    """A context larger than its activation would break the budget at the end of B: F reserves the larger of the two."""
-    return replace(shape, activation_s=np.maximum(shape.activation_s, shape.context_s))
 
 
 def _new_record(shape: PipelineShape) -> Record:

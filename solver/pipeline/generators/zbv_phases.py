@@ -38,12 +38,14 @@ class _Rank:
             yield self._next(FORWARD, 1)
             yield self._next(FORWARD, 0)
         for _ in range(self._after):
-            yield from self._forward_and_backward(1)
+            yield self._next(FORWARD, 1)
+            yield from self._whole(1)
         while self._counts[FORWARD, 1] < self._counts[FORWARD, 0] or self._counts[FORWARD, 0] < self._most:
             if self._counts[FORWARD, 0] < self._most:
                 yield self._next(FORWARD, 0)
             yield from self._whole(0)
-            yield from self._forward_and_backward(1)
+            yield self._next(FORWARD, 1)
+            yield from self._whole(1)
         yield from self._cool_down()
 
     def _cool_down(self) -> Iterator[Step]:
@@ -56,10 +58,6 @@ class _Rank:
         for chunk in (1, 0):
             while self._counts[WEIGHT, chunk] < self._counts[BACKWARD, chunk]:
                 yield self._next(WEIGHT, chunk)
-
-    def _forward_and_backward(self, chunk: int) -> Iterator[Step]:
-        yield self._next(FORWARD, chunk)
-        yield from self._whole(chunk)
 
     def _whole(self, chunk: int) -> Iterator[Step]:
         yield self._next(BACKWARD, chunk)

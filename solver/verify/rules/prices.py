@@ -70,7 +70,9 @@ def message_price(case: Case) -> Iterator[Finding]:
     carried = _carried(case, "pp")
     if not carried:
         return
-    free = [one.load.usable_bytes_per_s * _message_part(case, one.load) for one in carried]
+    left = 1.0 - case.plan.transport_policy.exchange_share  # of a link that carries exchanges, too
+    shared = [any(flow.cause == "dp" for flow in one.load.flows) for one in carried]
+    free = [one.load.usable_bytes_per_s * (left if dp else 1.0) for one, dp in zip(carried, shared, strict=True)]
     fill_s = [one.size_bytes / rate for one, rate in zip(carried, free, strict=True)]
     time_s = max(fill_s)
     hidden_s = _pipeline_end_s(case) - case.plan.time.pipeline_s
@@ -121,11 +123,6 @@ def _carried(case: Case, cause: Dimension) -> list[OnEdge]:
         for flow in load.flows
         if flow.cause == cause
     ]
-
-
-def _message_part(case: Case, load: LinkLoad) -> float:
-    share = case.plan.transport_policy.exchange_share
-    return 1.0 - share if any(flow.cause == "dp" for flow in load.flows) else 1.0
 
 
 def _pipeline_end_s(case: Case) -> float:
