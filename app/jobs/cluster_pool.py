@@ -148,11 +148,11 @@ class ClusterPool:
         with self._lock:
             if self._running.pop(number, None) is None:
                 return
-            if found is None:
+            if found is None:  # whoever keeps watch gives the next, if anybody is still there
                 self._events.put(WorkerEvent("lost" if future.status == "error" else "back", number))
             else:
                 self._take(number, found)
-            self._give()
+                self._give()
 
     def _take(self, number: int, found: Remote) -> None:
         if found.kind == "misfit":
