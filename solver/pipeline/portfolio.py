@@ -1,7 +1,7 @@
 """All generators and policies on one problem: the best order that memory allows, without search."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from models.schedule import PipelineProblem, PipelineSchedule
@@ -29,9 +29,11 @@ class OrderCandidate:
     value_s: float
 
 
-def quick_schedule(problem: PipelineProblem, names: tuple[str, ...] | None = None) -> PipelineSchedule:
+def quick_schedule(
+    problem: PipelineProblem, names: tuple[str, ...] | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> PipelineSchedule:
     """The best schedule of the named generators (all by default, and the policy grid), with its bound."""
-    started = time.monotonic()
+    started = clock()
     shape = shape_of(problem)
     thorough = problem.num_operations <= LARGE_OPERATIONS
     bound_s = lower_bound(problem)
@@ -39,8 +41,9 @@ def quick_schedule(problem: PipelineProblem, names: tuple[str, ...] | None = Non
     best = best_of(found, bound_s)
     if best is None:
         raise ValueError(f"none of {', '.join(names or ())} applies to this layout within its memory budgets")
-    took_s = time.monotonic() - started
-    return assemble(problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=took_s)
+    return assemble(
+        problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=max(clock() - started, 0.0)
+    )
 
 
 def candidates(
