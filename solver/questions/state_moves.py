@@ -55,14 +55,14 @@ def state_moves(
     for rank, pool, num_retained, num_come in _arrivals(settled):
         place = context.pools[pool].place
         old, new = standing.ranks_retained(configuration)[rank], _state(context, configuration, pool, rank)
-        no_copy = holders.without_copy(old)
+        whole, sharded = holders.without_copy(old)
         source = holders.nearest(old, place)
         grown = 0.0
         if num_retained and old is not None:
             grown = num_retained * new.beyond(_state(context, standing.configuration, pool, old))
         come = num_come * new.total_bytes
-        lost = grown if no_copy[1] else 0.0
-        lost += num_come * (no_copy[1] * new.sharded_bytes + no_copy[0] * new.whole_bytes)
+        lost = grown if sharded else 0.0
+        lost += num_come * (sharded * new.sharded_bytes + whole * new.whole_bytes)
         fetch(None, place, num_come, lost)
         fetch(source, place, num_come, grown + come - lost)
     return _timed(context, configuration, demand)

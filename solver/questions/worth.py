@@ -65,13 +65,13 @@ class _Asked:
     def answer(self) -> WorthAnswer:
         """What is known."""
         wanted = [one.useful for one in self.items] + ([] if self.near is None else [self.near])
+        others = [one for one in wanted if one.request != self.compared.searches.base]
         return WorthAnswer(
             **self.compared.base_figures(),
             values=tuple(value for _, value in self.ranked()),
             in_one_building=None if self.near is None else self._gain(self.near),
-            complete=all(one.request == self.compared.searches.base
-                         or self.compared.sides.get(one.name, Side()).outcome is not None for one in wanted),
-        )  # fmt: skip
+            complete=all(self.compared.sides.get(one.name, Side()).outcome is not None for one in others),
+        )
 
     def ranked(self) -> list[tuple[_Item, Value]]:
         """What is proven to gain most first, then what gained most between the plans found, then by duals."""
