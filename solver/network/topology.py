@@ -117,21 +117,22 @@ class Topology:
         return np.array([edge.latency_s for edge in self.edges], dtype=np.float64)
 
     @cached_property
-    def _around(self) -> Mapping[PlaceId, tuple[Place, ...]]:
-        return places_around(self.places)
+    def _around(self) -> Mapping[PlaceId, Mapping[PlaceId, Place]]:
+        """Each place and those that hold it by id, the nearest first."""
+        return {place: {one.id: one for one in around} for place, around in places_around(self.places).items()}
 
     def ancestors(self, place: PlaceId) -> tuple[PlaceId, ...]:
         """The place itself, then its parents up to the root."""
-        return tuple(one.id for one in self._around[place])
+        return tuple(self._around[place])
 
     def enclosing(self, place: PlaceId, level: PlaceLevel) -> PlaceId | None:
         """The place of this level that holds `place`, or None."""
-        return next((one.id for one in self._around[place] if one.level == level), None)
+        return next((one.id for one in self._around[place].values() if one.level == level), None)
 
     def tier(self, place_a: PlaceId, place_b: PlaceId) -> Tier:
         """Tier at which GPUs of two places meet; two GPUs of one place meet at its own level."""
         above_b = set(self.ancestors(place_b))
-        meeting = next((one for one in self._around[place_a] if one.id in above_b), None)
+        meeting = next((one for one in self._around[place_a].values() if one.id in above_b), None)
         if meeting is not None:
             return latency.MEETING_TIER[meeting.level]
         in_regions = any(self.enclosing(place, "region") for place in (place_a, place_b))

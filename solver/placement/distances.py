@@ -8,7 +8,7 @@ block, exchanges around the places of each.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2
@@ -176,25 +176,12 @@ class Distances:
                 rates[name] += edge.capacity_bytes_per_s
         return dict(rates)
 
-    @cached_property
-    def _known(self) -> dict[tuple[str, str], tuple[PathFacts, tuple[str, ...]] | None]:
-        return {}
-
-    def hop(self, source: str, target: str) -> tuple[PathFacts, tuple[str, ...]] | None:
-        """The path from one place to another and the places of the tree that it leaves; None without one."""
-        pair = (source, target)
-        if pair not in self._known:
-            left = set(self.topology.ancestors(source)) - set(self.topology.ancestors(target))
-            joined = source != target and self.topology.connected(*pair)
-            self._known[pair] = (self.topology.path_facts(*pair), tuple(left)) if joined else None
-        return self._known[pair]
-
     def _place(self, group: int) -> str:
         return self.pools[self.capacity_groups[group].pools[0]].place
 
     def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[BlockPath], list[BlockPath]]:
         """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
-        through, around = _Load(self), list[BlockPath]()
+        through, around = _Load(self.topology, self.leaving), list[BlockPath]()
         chain = list[BlockPath]()
         for number, own in enumerate(groups_b):
             if number:
@@ -216,7 +203,7 @@ class Distances:
         """Around all places of these capacity groups, building by building."""
         indices = [pool for group in sorted(groups) for pool in self.capacity_groups[group].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
-        load = _Load(self)
+        load = _Load(self.topology, self.leaving)
         if len(places) > 1:
             for step in zip(places, [*places[1:], places[0]], strict=True):
                 load.step(*step, part=1.0)
@@ -258,28 +245,27 @@ def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
 class _Load:
     """Directed edges with what runs over them, and the hops so far."""
 
-    def __init__(self, distances: Distances) -> None:
-        self.distances = distances
+    def __init__(self, topology: Topology, leaving: Mapping[str, float]) -> None:
+        self.topology, self.leaving = topology, leaving
         self.carried, self.left = defaultdict[int, float](float), defaultdict[str, float](float)
         self.hops: list[PathFacts] = []
         self.latency_s = 0.0
 
     def copied(self) -> _Load:
         """A copy that goes on by itself."""
-        other = _Load(self.distances)
+        other = _Load(self.topology, self.leaving)
         other.carried, other.left = self.carried.copy(), self.left.copy()
         other.hops, other.latency_s = list(self.hops), self.latency_s
         return other
 
     def step(self, source: str, target: str, *, part: float) -> None:
         """One direction of a hop."""
-        found = self.distances.hop(source, target)
-        if found is not None:
-            facts, left = found
+        if source != target and self.topology.connected(source, target):
+            facts = self.topology.path_facts(source, target)
             self.hops.append(facts)
             for edge in facts.edges:
                 self.carried[edge] += part
-            for name in left:
+            for name in set(self.topology.ancestors(source)) - set(self.topology.ancestors(target)):
                 self.left[name] += part
 
     def join(self, pairs: list[tuple[str, str]]) -> None:
@@ -292,10 +278,9 @@ class _Load:
 
     def way(self, num_places: int = 1) -> BlockPath:
         """The way of all hops so far; without hops nothing limits it."""
-        topology, leaving = self.distances.topology, self.distances.leaving
-        rates = {edge: topology.edges[edge].capacity_bytes_per_s for edge in self.carried}
+        rates = {edge: self.topology.edges[edge].capacity_bytes_per_s for edge in self.carried}
         if not rates:
-            nothing = topology.path_facts(topology.places[0].id, topology.places[0].id)
+            nothing = self.topology.path_facts(self.topology.places[0].id, self.topology.places[0].id)
             return BlockPath(np.inf, 0.0, nothing, 1.0, frozenset(), 0.0, 0.0, num_places)
         worst = min(rates, key=lambda edge: rates[edge] / self.carried[edge])
         path = min(
@@ -304,7 +289,7 @@ class _Load:
         farthest = max(_delay_s(one) for one in self.hops)
         load = self.carried[worst]
         free = rates[worst] / load
-        wide = min((leaving[name] / part for name, part in self.left.items()), default=free)
+        wide = min((self.leaving[name] / part for name, part in self.left.items()), default=free)
         edges = frozenset(self.carried)
         return BlockPath(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
 
