@@ -105,5 +105,6 @@ def print_calibration(console: Console, report: Mapping[str, Any]) -> None:
         mean, middle = report[f"{name}_mean_abs_pct"], report[f"{name}_median_abs_pct"]
         if mean is not None:  # an older service does not tell the first
             console.print(f"Error {rows}: {mean:.2f} % mean, {middle:.2f} % median.")
-    if report["cross_validated_mean_abs_pct"] > (report["start_mean_abs_pct"] or float("inf")):
+    start = report["start_mean_abs_pct"]
+    if start is not None and report["cross_validated_mean_abs_pct"] > start:
         console.print("Rows held back are predicted worse than by the profile it began with: keep that, or add runs.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from models.framework import FrameworkProfile
 from models.outcome import Reason
-from models.plan import Sharding
 from models.request import AllowedDegrees, PlanRequest
 from models.schedule import Backward
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, MOST_TENSOR_PARALLEL, USUAL_SHARDING
@@ -66,7 +65,7 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     """What both the request and the profile allow, by the names of `AllowedDegrees`."""
     profile, allowed = request.constraints.framework, request.constraints.allowed
     assert profile is not None
-    splits = profile.sharding if profile.shards(request.workload.optimizer.name) else _unsplit(profile)
+    splits = tuple(one for one in profile.sharding if one == "ddp" or profile.shards(request.workload.optimizer.name))
     usual = tuple(one for one in USUAL_SHARDING if one in splits) or splits
     found: dict[str, tuple[object, ...]] = {
         "sharding": tuple(one for one in allowed.sharding or usual if one in splits),
@@ -84,8 +83,3 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     if not profile.unequal_layers:
         found["layer_split"] = tuple(one for one in allowed.layer_split or LAYER_SPLIT_CODES if one == "even")
     return found
-
-
-def _unsplit(profile: FrameworkProfile) -> tuple[Sharding, ...]:
-    """What is left of its ways of sharding for an optimizer whose state it does not split."""
-    return tuple(one for one in profile.sharding if one == "ddp")

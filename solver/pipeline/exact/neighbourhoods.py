@@ -239,11 +239,8 @@ class WindowSearch:
             (k, number, int(at))
             for k, one in enumerate(streams.chains)
             for number, jobs in enumerate(one)
-            for at in np.flatnonzero(
-                (jobs[1:] // m != jobs[:-1] // m)
-                & inside[k, number][: len(jobs)][:-1]
-                & inside[k, number][1 : len(jobs)]
-            )
+            for held in [inside[k, number][: len(jobs)]]
+            for at in np.flatnonzero((jobs[1:] // m != jobs[:-1] // m) & held[:-1] & held[1:])
         ]
         if not places:
             return streams
