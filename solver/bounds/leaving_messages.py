@@ -13,6 +13,7 @@ import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.columns import Columns
+from solver.cost.data_parallel import replicas_together
 
 UNLINKED = 1e30  # bytes per second of a group that nothing leaves: what would have to is not counted
 
@@ -61,8 +62,9 @@ class LeavingMessages:
 
     @cached_property
     def inside(self) -> IntArray:
-        """Most replicas that each group holds with all their ranks."""
-        return self.held // self.columns.pp[:, None]
+        """Most replicas that each group holds with all their ranks: those that share every place are all inside."""
+        together = self._together[:, None]
+        return self.held // (self.columns.pp[:, None] * together) * together
 
     @cached_property
     def most_inside(self) -> IntArray:
@@ -76,16 +78,26 @@ class LeavingMessages:
         return needed
 
     @cached_property
+    def _together(self) -> IntArray:
+        return replicas_together(self.columns)
+
+    @cached_property
     def _most_held(self) -> IntArray:
         """What 1, 2, 3 ... groups hold at most."""
         return np.cumsum(-np.sort(-self.held, axis=1), axis=1)
+
+    def _leaving(self, held: IntArray, whole: IntArray) -> FloatArray:
+        """Replicas that do not stay in a group that holds so much, all that share every place or none of them."""
+        together = self._together
+        bundles = held // together[:, None], self.columns.dp // together
+        return leaving_replicas(*bundles, self.columns.pp, whole) * together[:, None]
 
     def _of_one(self, whole: IntArray) -> Leaving:
         """Replicas that do not stay inside leave the group once on every pass, the least of all groups for these ranks.
 
         Each crosses twice, with the activation and with the gradient.
         """
-        leaving = leaving_replicas(self.held, self.columns.dp, self.columns.pp, whole)
+        leaving = self._leaving(self.held, whole)
         once, rates = times_left(self.columns.vpp, self.looped, 1), np.where(self.rate_g > 0, self.rate_g, UNLINKED)
         by_rate, replicas = once * (leaving / rates).min(axis=1), leaving.min(axis=1)
         possible = np.isfinite(replicas)
@@ -100,7 +112,7 @@ class LeavingMessages:
         """
         vpp, dp, widest = self.columns.vpp, self.columns.dp, -np.sort(-self.rate_g)
         capacity = self._most_held[:, num_groups - 1 : num_groups]
-        outside = leaving_replicas(capacity, dp, self.columns.pp, np.maximum(whole, num_groups))[:, 0]
+        outside = self._leaving(capacity, np.maximum(whole, num_groups))[:, 0]
         outside = np.where(np.isfinite(outside), outside, 0.0)
         visits = dp * times_left(vpp, self.looped, num_groups).astype(np.float64)
         by_rate = np.maximum(

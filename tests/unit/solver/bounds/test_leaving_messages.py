@@ -63,12 +63,16 @@ def whole_ranks(assignment: Assignment) -> list[int]:
     return [ways[0] for ways in zip(*assignment, strict=True) if len(set(ways)) == 1]
 
 
+@pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("held", [(4, 4, 4), (6, 3, 3), (5, 5), (4, 3, 3, 2), (9, 2, 2), (2, 2, 2, 2, 2)])
-def test_replicas_inside_of_few_groups_leave_others_that_cross(num_ranks: int, held: tuple[int, ...]) -> None:
+def test_replicas_inside_of_few_groups_leave_others_that_cross(
+    together: int, num_ranks: int, held: tuple[int, ...]
+) -> None:
+    """Three replicas, or three times as many that share every place with their expert group."""
     row = dict.fromkeys([one.name for one in fields(Columns)], 1)
-    columns = columns_from([{**row, "dp": 3, "pp": num_ranks}])
-    leaving = LeavingMessages(columns, np.array([False]), np.array([held]), np.ones(len(held)))
+    columns = columns_from([{**row, "dp": 3 * together, "pp": num_ranks, "ep": together}])
+    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)))
     most = dict.fromkeys(range(len(held) + 1), 0)
     for assignment in assignments(3, num_ranks, held):
         inside = [way[0] for way in assignment if len(set(way)) == 1]
@@ -76,10 +80,11 @@ def test_replicas_inside_of_few_groups_leave_others_that_cross(num_ranks: int, h
             assert len(set(way)) >= len(set(inside))
         most[len(set(inside))] = max(most[len(set(inside))], len(inside))
     upto = np.maximum.accumulate([most[number] for number in range(1, len(held) + 1)])
-    assert np.minimum(leaving.most_inside[0], 3).tolist() == upto.tolist()
+    assert np.minimum(leaving.most_inside[0], 3 * together).tolist() == (together * upto).tolist()
     assert leaving.groups_for_all[0] == next((n for n, most in enumerate(upto, 1) if most == 3), len(held) + 1)
 
 
+@pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize(("family", "vpp"), [("one_way", 1), ("v", 2), ("loop", 2), ("loop", 3)])
 @pytest.mark.parametrize(
     "fleet",
@@ -94,14 +99,15 @@ def test_replicas_inside_of_few_groups_leave_others_that_cross(num_ranks: int, h
         Fleet(2, 4, (3, 2, 2, 2), (1.0, 2.0, 1.0, 3.0)),
     ],
 )
-def test_no_assignment_sends_less(family: str, vpp: int, fleet: Fleet) -> None:
+def test_no_assignment_sends_less(together: int, family: str, vpp: int, fleet: Fleet) -> None:
     num_replicas, num_ranks, held, rates = fleet
     row = dict.fromkeys([one.name for one in fields(Columns)], 1)
-    columns = columns_from([{**row, "dp": num_replicas, "pp": num_ranks, "vpp": vpp}])
-    leaving = LeavingMessages(columns, np.array([family == "loop"]), np.array([held]), np.array(rates))
+    columns = columns_from([{**row, "dp": num_replicas * together, "pp": num_ranks, "vpp": vpp, "ep": together}])
+    room = together * np.array([held])
+    leaving = LeavingMessages(columns, np.array([family == "loop"]), room, np.array(rates))
     least: dict[tuple[int, int], tuple[float, float, float]] = {}
     for assignment in assignments(num_replicas, num_ranks, held):
-        whole, sent = whole_ranks(assignment), leaving_of(assignment, family, vpp, len(held))
+        whole, sent = whole_ranks(assignment), together * leaving_of(assignment, family, vpp, len(held))
         key = len(set(whole)), len(whole)
         if not whole:
             continue
