@@ -31,7 +31,7 @@ from models.framework import packaged_framework
 from models.plan import Configuration, Degrees, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
-from models.workload import Architecture, Workload
+from models.workload import Architecture
 
 TARGET = Target(
     "Megatron-LM",
@@ -54,12 +54,12 @@ RECOMPUTE: dict[str, Fields] = {
     "selective": {"recompute_granularity": "selective"},
     "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
 }
-PRECISION: dict[str, tuple[Argument, ...]] = {
-    "bf16": (("--bf16",),),
-    "fp32": (),
-    "fp16": (("--fp16",),),
-    "fp8": (("--bf16",), ("--fp8-format", "hybrid")),
-    "fp4": (("--bf16",), ("--fp4-format", "e2m1")),
+PRECISION: dict[str, Fields] = {
+    "bf16": {"bf16": True},
+    "fp32": {},
+    "fp16": {"fp16": True},
+    "fp8": {"bf16": True, "fp8_format": "hybrid"},
+    "fp4": {"bf16": True, "fp4_format": "e2m1"},
 }
 
 
@@ -75,17 +75,29 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
 
 
 def _stated(plan: Plan, request: PlanRequest) -> list[Argument]:
-    return [
-        *_parallelism(plan, request.workload.architecture),
-        *_interleaving(plan),
-        ("--nccl-communicator-config-path", COMMUNICATORS_FILE),
-        *_sharding(plan.configuration, request.workload.optimizer.name == "muon"),
-        *arguments(RECOMPUTE[plan.configuration.recompute]),
-        *PRECISION[request.workload.precision],
-        *_batch(plan.configuration, request.workload),
-        *_optimizer(plan.configuration, request.workload),
-        *model_arguments(request.workload.architecture),
-    ]
+    one, degrees, workload = plan.configuration, plan.configuration.degrees, request.workload
+    # Muon over a distributed optimizer has a name of its own.
+    is_distributed_muon = workload.optimizer.name == "muon" and one.sharding == "zero1"
+    fields = {
+        "tensor_model_parallel_size": degrees.tp,
+        "sequence_parallel": degrees.tp > 1,
+        "context_parallel_size": degrees.cp,
+        "pipeline_model_parallel_size": degrees.pp,
+        "expert_model_parallel_size": degrees.ep if degrees.ep > 1 else None,
+        "pipeline_model_parallel_layout": layout_of(plan, workload.architecture) if degrees.pp > 1 else None,
+        "microbatch_group_size_per_virtual_pipeline_stage": group_of(plan),
+        "nccl_communicator_config_path": COMMUNICATORS_FILE,
+        **_sharding(one, by_name=is_distributed_muon),
+        **RECOMPUTE[one.recompute],
+        **PRECISION[workload.precision],
+        "micro_batch_size": one.micro_batch_sequences,
+        "global_batch_size": workload.global_batch_sequences,
+        "seq_length": workload.sequence_length,
+        "max_position_embeddings": workload.sequence_length,
+        "use_flash_attn": workload.flash_attention,
+        "optimizer": "dist_muon" if is_distributed_muon else workload.optimizer.name,
+    }
+    return [*arguments(fields), *model_arguments(workload.architecture)]
 
 
 def _check_positions(architecture: Architecture) -> None:
@@ -97,28 +109,9 @@ def _check_positions(architecture: Architecture) -> None:
                       "Take isthmus bundle --for nemo, or state other positions.")  # fmt: skip
 
 
-def _parallelism(plan: Plan, architecture: Architecture) -> Iterator[Argument]:
-    degrees = plan.configuration.degrees
-    yield "--tensor-model-parallel-size", str(degrees.tp)
-    if degrees.tp > 1:
-        yield ("--sequence-parallel",)
-    yield "--context-parallel-size", str(degrees.cp)
-    yield "--pipeline-model-parallel-size", str(degrees.pp)
-    if degrees.ep > 1:
-        yield "--expert-model-parallel-size", str(degrees.ep)
-    if degrees.pp > 1:
-        yield "--pipeline-model-parallel-layout", layout_of(plan, architecture)
-
-
 def layout_of(plan: Plan, architecture: Architecture) -> str:
     """The layout of a plan: the layers of multi-token prediction are on the last stage, as they are planned."""
     return pipeline_layout(plan.configuration.layers_per_stage, architecture.num_mtp_layers)
-
-
-def _interleaving(plan: Plan) -> Iterator[Argument]:
-    """Consecutive micro-batches per chunk, where Megatron's default (the ranks) is not the plan's or not legal."""
-    if (group := group_of(plan)) is not None:
-        yield "--microbatch-group-size-per-virtual-pipeline-stage", str(group)
 
 
 def group_of(plan: Plan) -> int | None:
@@ -177,41 +170,26 @@ def _layers(num_layers: int) -> str:
     return "t" * num_layers if num_layers < 4 else f"t*{num_layers}"
 
 
-def _sharding(one: Configuration, by_name: bool) -> Iterator[Argument]:
-    """A distributed Muon is told by its name alone (`_optimizer`): core 0.17 refuses the flag beside it."""
-    instances = one.num_state_copies
+def _sharding(one: Configuration, *, by_name: bool) -> Fields:
+    """A distributed Muon is told by its name alone: core 0.17 refuses the flag beside it."""
+    instances = one.num_state_copies if one.num_state_copies > 1 else None
+    if one.sharding == "ddp":
+        return {"overlap_grad_reduce": True}
     if one.sharding == "zero1":
-        if not by_name:
-            yield ("--use-distributed-optimizer",)
-        if instances > 1:
-            yield "--num-distributed-optimizer-instances", str(instances)
-        yield ("--overlap-grad-reduce",)
-        yield ("--overlap-param-gather",)
-    elif one.sharding in ("fsdp", "hsdp"):
-        yield ("--use-megatron-fsdp",)
-        yield "--data-parallel-sharding-strategy", "optim_grads_params"
-        yield ("--use-distributed-optimizer",)
-        yield "--ckpt-format", "fsdp_dtensor"
-        if one.sharding == "hsdp" and instances > 1:
-            yield "--num-distributed-optimizer-instances", str(instances)
-            yield "--outer-dp-sharding-strategy", "no_shard"
-    else:
-        yield ("--overlap-grad-reduce",)
-
-
-def _batch(one: Configuration, workload: Workload) -> Iterator[Argument]:
-    yield "--micro-batch-size", str(one.micro_batch_sequences)
-    yield "--global-batch-size", str(workload.global_batch_sequences)
-    yield "--seq-length", str(workload.sequence_length)
-    yield "--max-position-embeddings", str(workload.sequence_length)
-    if workload.flash_attention:
-        yield ("--use-flash-attn",)
-
-
-def _optimizer(one: Configuration, workload: Workload) -> Iterator[Argument]:
-    """Muon over a distributed optimizer has a name of its own."""
-    is_distributed = workload.optimizer.name == "muon" and one.sharding == "zero1"
-    yield "--optimizer", "dist_muon" if is_distributed else workload.optimizer.name
+        return {
+            "use_distributed_optimizer": not by_name,
+            "num_distributed_optimizer_instances": instances,
+            "overlap_grad_reduce": True,
+            "overlap_param_gather": True,
+        }
+    return {
+        "use_megatron_fsdp": True,
+        "data_parallel_sharding_strategy": "optim_grads_params",
+        "use_distributed_optimizer": True,
+        "ckpt_format": "fsdp_dtensor",
+        "num_distributed_optimizer_instances": instances,
+        "outer_dp_sharding_strategy": instances and "no_shard",
+    }
 
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
