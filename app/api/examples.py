@@ -123,88 +123,49 @@ IMPORT_EXAMPLES = {
 }  # fmt: skip
 
 
-LINK = "/cluster/links/east-west"
-QUESTION_EXAMPLES = {
-    "why-not": body(
-        "Why is there no plan with tp 2 and at most 2 pipeline ranks?",
-        ask="why_not",
-        request={
-            "workload": {"architecture": "llama-3.1-70b", "sequence_length": 8192, "global_batch_sequences": 256},
-            "cluster": "single-building",
-            "constraints": {"max_gpus": 64, "allowed": {"tp": [2], "pp": [1, 2], "sharding": ["zero1"]}},
-        },
-        options={"time_limit_s": 60},
-    ),
-    "what-if": body(
-        "What would half of the link, 20 ms of delay, and 141 GB of memory be worth?",
-        ask="what_if",
-        request=TWO_BUILDINGS,
-        variants=[
-            {
-                "name": "half of the link",
-                "changes": [{"pointer": f"{LINK}/capacity_bytes_per_s", "op": "multiply", "value": 0.5}],
-            },
-            {"name": "20 ms", "changes": [{"pointer": f"{LINK}/latency_s", "value": 0.02}]},
-            {"name": "141 GB", "changes": [{"pointer": "/cluster/pools/*/gpu/memory_bytes", "value": 1.41e11}]},
-        ],
-        options={"time_limit_s": 60},
-    ),
-    "what-now": body(
-        "The western building is gone: what can stay, what has to move?",
-        ask="what_now",
-        request=TWO_BUILDINGS,
-        lost=["west"],
-        time_tolerance=0.1,
-        options={"time_limit_s": 60},
-    ),
-    "robust": body(
-        "Which plan is best whether the link is as it should be, busy at night, or the western pool straggles?",
-        ask="robust",
-        request=TWO_BUILDINGS,
-        scenarios=[
-            {"name": "night", "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}], "weight": 0.3},
-            {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
-        ],
-        measure="expected",
-        options={"time_limit_s": 120},
-    ),
-    "what-if-lost": body(
-        "Answers for the loss of any building or link, prepared",
-        ask="what_if_lost",
-        request=TWO_BUILDINGS,
-        kinds=["building", "link"],
-        options={"time_limit_s": 120},
-    ),
-    "worth": body(
-        "Which link is worth more fibre, and what does distance cost?",
-        ask="worth",
-        request=named_entry("examples", "mixtral-five-zones"),
-        of=["links", "distance"],
-        options={"time_limit_s": 120},
-    ),
-    "curves": body(
-        "Iteration time over bandwidth and latency",
-        ask="curves",
-        request=named_entry("examples", "nemotron-340b-two-sites-1000km"),
-        over=["bandwidth", "latency"],
-        options={"time_limit_s": 120},
-    ),
-    "least": body(
-        "The fewest GPUs and the least fibre for a trillion tokens in June",
-        ask="least",
-        request=named_entry("examples", "llama-8b-cloud-zones"),
-        target={"tokens": 1e12, "begins_at": "2026-06-01T00:00:00Z", "ends_at": "2026-07-01T00:00:00Z"},
-        of=["gpus", "fibre"],
-        options={"time_limit_s": 60},
-    ),
-    "frontier": body(
-        "Iteration time against GPUs and energy",
-        ask="frontier",
-        request=ONE_BUILDING,
-        against=["gpus", "energy"],
-        options={"time_limit_s": 120},
-    ),
+def _question(summary: str, ask: str, request: Any, *, seconds: float = 120, **details: Any) -> Example:
+    return body(summary, ask=ask, request=request, **details, options={"time_limit_s": seconds})
+
+
+TIGHT = {
+    "workload": {"architecture": "llama-3.1-70b", "sequence_length": 8192, "global_batch_sequences": 256},
+    "cluster": "single-building",
+    "constraints": {"max_gpus": 64, "allowed": {"tp": [2], "pp": [1, 2], "sharding": ["zero1"]}},
 }
+LINK = "/cluster/links/east-west"
+VARIANTS = [
+    {
+        "name": "half of the link",
+        "changes": [{"pointer": f"{LINK}/capacity_bytes_per_s", "op": "multiply", "value": 0.5}],
+    },
+    {"name": "20 ms", "changes": [{"pointer": f"{LINK}/latency_s", "value": 0.02}]},
+    {"name": "141 GB", "changes": [{"pointer": "/cluster/pools/*/gpu/memory_bytes", "value": 1.41e11}]},
+]
+SCENARIOS = [
+    {"name": "night", "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}], "weight": 0.3},
+    {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
+]
+JUNE = {"tokens": 1e12, "begins_at": "2026-06-01T00:00:00Z", "ends_at": "2026-07-01T00:00:00Z"}
+QUESTION_EXAMPLES = {
+    "why-not": _question("Why is there no plan with tp 2 and at most 2 pipeline ranks?", "why_not", TIGHT, seconds=60),
+    "what-if": _question("What would half of the link, 20 ms of delay, and 141 GB of memory be worth?", "what_if",
+                         TWO_BUILDINGS, variants=VARIANTS, seconds=60),
+    "what-now": _question("The western building is gone: what can stay, what has to move?", "what_now", TWO_BUILDINGS,
+                          lost=["west"], time_tolerance=0.1, seconds=60),
+    "robust": _question(
+        "Which plan is best whether the link is as it should be, busy at night, or the western pool straggles?",
+        "robust", TWO_BUILDINGS, scenarios=SCENARIOS, measure="expected"),
+    "what-if-lost": _question("Answers for the loss of any building or link, prepared", "what_if_lost", TWO_BUILDINGS,
+                              kinds=["building", "link"]),
+    "worth": _question("Which link is worth more fibre, and what does distance cost?", "worth",
+                       named_entry("examples", "mixtral-five-zones"), of=["links", "distance"]),
+    "curves": _question("Iteration time over bandwidth and latency", "curves",
+                        named_entry("examples", "nemotron-340b-two-sites-1000km"), over=["bandwidth", "latency"]),
+    "least": _question("The fewest GPUs and the least fibre for a trillion tokens in June", "least",
+                       named_entry("examples", "llama-8b-cloud-zones"), target=JUNE, of=["gpus", "fibre"], seconds=60),
+    "frontier": _question("Iteration time against GPUs and energy", "frontier", ONE_BUILDING,
+                          against=["gpus", "energy"]),
+}  # fmt: skip
 
 
 def _pipeline(summary: str, num_stages: int, **changes: Any) -> Example:
