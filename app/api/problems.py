@@ -26,39 +26,24 @@ LOG = logging.getLogger("isthmus.api")
 MEDIA_TYPE = "application/problem+json"
 Found = TypeVar("Found")
 
-STATUSES: Mapping[str, int] = {
-    "invalid-json": 400,
-    "duplicate-key": 400,
-    "credentials-missing": 401,
-    "credentials-invalid": 401,
-    "not-allowed": 403,
-    "invalid-parameter": 400,
-    "idempotency-key-missing": 400,
-    "idempotency-key-malformed": 400,
-    "invalid-http": 400,
-    "invalid-coding": 400,
-    "ambiguous-headers": 400,
-    "head-too-slow": 408,
-    "not-found": 404,
-    "method-not-allowed": 405,
-    "body-too-slow": 408,
-    "idempotency-key-in-use": 409,
-    "not-finished": 409,
-    "precondition-failed": 412,
-    "body-too-large": 413,
-    "unsupported-media-type": 415,
-    "host-not-allowed": 421,
-    "queue-full": 429,
-    "too-many-waiting": 429,
-    "rate-exceeded": 429,
-    "quota-exceeded": 429,
-    "internal-error": 500,
-    "solver-failed": 500,
-    "not-ready": 503,
-    "too-busy": 503,
-    "too-many-connections": 503,
-    "solver-stopped": 503,
-}
+CODES_OF_STATUS: Mapping[int, Sequence[str]] = {
+    400: ("invalid-json", "duplicate-key", "invalid-parameter", "idempotency-key-missing", "idempotency-key-malformed",
+          "invalid-http", "invalid-coding", "ambiguous-headers"),
+    401: ("credentials-missing", "credentials-invalid"),
+    403: ("not-allowed",),
+    404: ("not-found",),
+    405: ("method-not-allowed",),
+    408: ("head-too-slow", "body-too-slow"),
+    409: ("idempotency-key-in-use", "not-finished"),
+    412: ("precondition-failed",),
+    413: ("body-too-large",),
+    415: ("unsupported-media-type",),
+    421: ("host-not-allowed",),
+    429: ("queue-full", "too-many-waiting", "rate-exceeded", "quota-exceeded"),
+    500: ("internal-error", "solver-failed"),
+    503: ("not-ready", "too-busy", "too-many-connections", "solver-stopped"),
+}  # fmt: skip
+STATUSES: Mapping[str, int] = {code: status for status, codes in CODES_OF_STATUS.items() for code in codes}
 DEFAULT_STATUS = 422
 
 

@@ -20,7 +20,7 @@ from solver.calibration import fit
 CODE = re.compile(r"[a-z]+(?:-[a-z]+)*")
 SOURCES = sorted(Path(app.__file__).parent.rglob("*.py"))
 MAKERS = ("Fault", "refused")
-CATALOGUES = ("ISSUE_TYPES", "STATUSES")
+CATALOGUES = ("ISSUE_TYPES", "CODES_OF_STATUS")
 
 
 @cache
