@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.exporters.report.figures import WIDTH, drawing
 from app.exporters.report.formatting import fitted, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, boxes, line, rect, steps, time_axis, words
-from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
+from app.exporters.report.timings import Lane, Timing, lane_labels
 from app.exporters.report.windows import Window
 from app.words import seconds
+from models.schedule import Operation
 
 LABELS_WIDTH = 132.0
 RIGHT = WIDTH - 8
@@ -22,6 +24,7 @@ MEMORY_HEIGHT = 54.0
 GAP = 8.0
 DIGIT_WIDTH = 5.2
 KINDS = ("F", "B", "W", "BW")
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,16 @@ class Frame:
         """Where the time axis lies."""
         return self.memory_top + MEMORY_HEIGHT
 
-    def clipped(self, bar: Bar) -> tuple[float, float]:
-        """Left end and width of a bar inside the window."""
-        low, high = self.scale(max(bar.start_s, self.scale.low)), self.scale(min(bar.end_s, self.scale.high))
-        return low, high - low
-
-    def shows(self, bar: Bar) -> bool:
-        """Whether any of a bar lies in the window."""
-        return bar.end_s > self.scale.low and bar.start_s < self.scale.high
+    def shown(self, spans: Iterable[tuple[float, float, Shown]]) -> Iterator[tuple[float, float, Shown]]:
+        """Left end and width of each span (start, end, what it is) of which anything lies in the window, cut there."""
+        for start_s, end_s, what in spans:
+            if end_s > self.scale.low and start_s < self.scale.high:
+                left, right = self.scale(max(start_s, self.scale.low)), self.scale(min(end_s, self.scale.high))
+                yield left, right - left, what
 
 
 def panel(name: str, timing: Timing, window: Window, scene: Scene) -> Markup:
     """One window of the pipeline."""
-    ends = _endings(scene)
     num_rows = len(timing.rows)
     row_height = max(3.0, min(15.0, 520.0 / num_rows))
     scale = Scale(window.start_s, window.end_s, LABELS_WIDTH, RIGHT)
@@ -69,7 +69,7 @@ def panel(name: str, timing: Timing, window: Window, scene: Scene) -> Markup:
         *time_axis(scale, frame.bottom, TOP),
         *_rows(timing, frame),
         *_lanes(timing.lanes, frame),
-        *_last_lane(ends, frame),
+        *_last_lane(scene, frame),
         *_memory(timing, frame),
     )
     return drawing(
@@ -92,84 +92,53 @@ def _rows(timing: Timing, frame: Frame) -> Iterator[Markup]:
         ((LABELS_WIDTH, TOP + rank * frame.row_height, RIGHT - LABELS_WIDTH, frame.row_height - 1)
          for rank in range(frame.num_rows)), "idle"
     )  # fmt: skip
+    shown = [
+        (rank, *part)
+        for rank, row in enumerate(timing.rows)
+        for part in frame.shown((bar.start_s, bar.end_s, bar.operation) for bar in row)
+    ]
     for kind in KINDS:
-        yield boxes(_boxes_of(timing, frame, kind), f"op-{kind}")
-    yield from _numbers(timing, frame)
+        of_kind = ((rank, x, width) for rank, x, width, operation in shown if operation.kind == kind)
+        # a little space parts neighbours of one colour
+        yield boxes(((x, TOP + rank * frame.row_height, width - (0.6 if width > 3 else 0.0), frame.row_height - 1)
+                     for rank, x, width in of_kind), f"op-{kind}")  # fmt: skip
+    if frame.row_height >= 9:
+        yield from _numbers(shown, frame)
 
 
-def _visible(timing: Timing, frame: Frame) -> Iterator[tuple[int, Bar]]:
-    return ((rank, bar) for rank, row in enumerate(timing.rows) for bar in row if frame.shows(bar))
-
-
-def _boxes_of(timing: Timing, frame: Frame, kind: str) -> Iterator[tuple[float, float, float, float]]:
-    for rank, bar in _visible(timing, frame):
-        if bar.operation.kind == kind:
-            x, width = frame.clipped(bar)
-            space = 0.6 if width > 3 else 0.0  # parts neighbours of one colour
-            yield x, TOP + rank * frame.row_height, width - space, frame.row_height - 1
-
-
-def _numbers(timing: Timing, frame: Frame) -> Iterator[Markup]:
+def _numbers(shown: Iterable[tuple[int, float, float, Operation]], frame: Frame) -> Iterator[Markup]:
     """Micro-batch numbers where they fit, row by row as one text with a position for each."""
-    if frame.row_height < 9:
-        return
-    for rank, bar in _visible(timing, frame):
-        x, width = frame.clipped(bar)
-        text = str(bar.operation.microbatch)
+    for rank, x, width, operation in shown:
+        text = str(operation.microbatch)
         if width >= DIGIT_WIDTH * len(text) + 1.5:
             y = TOP + (rank + 0.5) * frame.row_height + 2.5
-            yield words(x + width / 2, y, text, f"on-{bar.operation.kind}")
+            yield words(x + width / 2, y, text, f"on-{operation.kind}")
 
 
 def _lanes(lanes: Sequence[Lane], frame: Frame) -> Iterator[Markup]:
     for index, (lane, label) in enumerate(zip(lanes, lane_labels(lanes, 7), strict=True)):
         top = frame.lanes_top + index * LANE_HEIGHT
-        shown = [bar for bar in lane.bars if frame.shows(Bar(bar.start_s, bar.end_s + bar.latency_s, bar.operation))]
-        yield words(LABELS_WIDTH - 6, top + 8.5, label, "label", "end")
-        yield rect(LABELS_WIDTH, top, RIGHT - LABELS_WIDTH, LANE_HEIGHT - 2, class_="idle")
-        yield boxes(_delays(shown, frame, top + 4), "delay")
-        yield boxes(_messages(shown, frame, top), "message")
+        yield from _lane(label, top)
+        delays = frame.shown((bar.end_s, bar.end_s + bar.latency_s, bar) for bar in lane.bars)
+        messages = frame.shown((bar.start_s, bar.end_s, bar) for bar in lane.bars)
+        yield boxes(((x, top + 4, width, 2.0) for x, width, _ in delays), "delay")
+        yield boxes(((x, top, max(width, 0.7), LANE_HEIGHT - 2) for x, width, _ in messages), "message")
 
 
-def _messages(bars: Iterable[Bar], frame: Frame, top: float) -> Iterator[tuple[float, float, float, float]]:
-    for bar in bars:
-        if frame.shows(bar):
-            x, width = frame.clipped(bar)
-            yield x, top, max(width, 0.7), LANE_HEIGHT - 2
+def _lane(label: str, top: float) -> Iterator[Markup]:
+    """A lane in which nothing happens."""
+    yield words(LABELS_WIDTH - 6, top + 8.5, label, "label", "end")
+    yield rect(LABELS_WIDTH, top, RIGHT - LABELS_WIDTH, LANE_HEIGHT - 2, class_="idle")
 
 
-def _delays(bars: Iterable[Bar], frame: Frame, top: float) -> Iterator[tuple[float, float, float, float]]:
-    for bar in bars:
-        late = Bar(bar.end_s, bar.end_s + bar.latency_s, bar.operation)
-        if frame.shows(late):
-            x, width = frame.clipped(late)
-            yield x, top, width, 2.0
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What happens after the pipeline."""
-
-    start_s: float
-    end_s: float
-    class_: str
-
-
-def _endings(scene: Scene) -> list[Ending]:
-    total_s, update_s = scene.plan.metrics.iteration_s, scene.plan.time.step_end_s
-    gradients = [Ending(one.start_s, one.end_s, "gradient") for one in scene.plan.exchanges]
-    return [*gradients, Ending(total_s - update_s, total_s, "update")]
-
-
-def _last_lane(endings: Sequence[Ending], frame: Frame) -> Iterator[Markup]:
+def _last_lane(scene: Scene, frame: Frame) -> Iterator[Markup]:
     """Gradient exchanges of all stages, one over the other, then the optimizer."""
     top = frame.lanes_top + (frame.num_lanes - 1) * LANE_HEIGHT
-    yield words(LABELS_WIDTH - 6, top + 8.5, "gradients, update", "label", "end")
-    yield rect(LABELS_WIDTH, top, RIGHT - LABELS_WIDTH, LANE_HEIGHT - 2, class_="idle")
-    for one in endings:
-        low, high = max(one.start_s, frame.scale.low), min(one.end_s, frame.scale.high)
-        if high > low:
-            yield rect(frame.scale(low), top, frame.scale(high) - frame.scale(low), LANE_HEIGHT - 2, class_=one.class_)
+    yield from _lane("gradients, update", top)
+    total_s, update_s = scene.plan.metrics.iteration_s, scene.plan.time.step_end_s
+    endings = [(one.start_s, one.end_s, "gradient") for one in scene.plan.exchanges]
+    for x, width, class_ in frame.shown([*endings, (total_s - update_s, total_s, "update")]):
+        yield rect(x, top, width, LANE_HEIGHT - 2, class_=class_)
 
 
 def _memory(timing: Timing, frame: Frame) -> Iterator[Markup]:
