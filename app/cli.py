@@ -17,7 +17,6 @@ from typer.core import TyperGroup
 
 from app.terminal.asking import ask
 from app.terminal.bundling import bundle, check_allocation, check_ranks
-from app.terminal.exits import Failed
 from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
@@ -163,13 +162,9 @@ def openapi() -> None:
 @shared
 def demo(*, screen: Screen) -> None:
     """Plan Llama-3.1-405B on two buildings over HTTP, and stop everything afterwards."""
-    from app.terminal.demo import DemoFailed, run_demo
+    from app.terminal.demo import run_demo
 
-    try:
-        code = run_demo(screen)
-    except DemoFailed as failure:
-        raise Failed(str(failure)) from None
-    raise typer.Exit(code)
+    raise typer.Exit(run_demo(screen))
 
 
 def main(arguments: list[str] | None = None, settings: Settings | None = None) -> None:

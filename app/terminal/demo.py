@@ -17,7 +17,7 @@ from app.client import calls
 from app.client.blocking import Client
 from app.client.errors import ClientError
 from app.documents import canonical
-from app.terminal.exits import EXIT_OF_STATUS, ExitCode
+from app.terminal.exits import EXIT_OF_STATUS, ExitCode, Failed
 from app.terminal.progress import ProgressLine
 from app.terminal.screen import Screen
 from app.terminal.summary import print_outcome
@@ -28,10 +28,6 @@ FOLDER = Path("var/demo")
 START_S = 120.0
 TIME_LIMIT_S = 18.0  # even a search that has to be killed then ends within 30 s
 HOST = "127.0.0.1"
-
-
-class DemoFailed(Exception):
-    """The demo could not go on; the message says where to look."""
 
 
 def run_demo(screen: Screen) -> ExitCode:
@@ -50,7 +46,7 @@ def run_demo(screen: Screen) -> ExitCode:
         envelope = client.get(submitted.id)
         elapsed_s = time.monotonic() - started
         if envelope.outcome is None:
-            raise DemoFailed(f"the search ended as {envelope.state}: {envelope.fault}")
+            raise Failed(f"the search ended as {envelope.state}: {envelope.fault}")
         return _show(client, envelope.id, envelope.outcome, screen, elapsed_s)
 
 
@@ -93,7 +89,7 @@ def _await_ready(address: str, process: subprocess.Popen[bytes], log_path: Path)
     deadline = time.monotonic() + START_S
     while not _is_ready(address):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise DemoFailed(f"the service did not start; the end of {log_path}:\n{log_path.read_text()[-2000:]}")
+            raise Failed(f"the service did not start; the end of {log_path}:\n{log_path.read_text()[-2000:]}")
         time.sleep(0.1)
 
 

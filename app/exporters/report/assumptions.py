@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
 from app.exporters.report.formatting import count
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 
-WEAKEST_FIRST: tuple[Literal["guessed", "derived", "datasheet", "fitted", "measured", "request"], ...] = (
-    "guessed",
-    "derived",
-    "datasheet",
-    "fitted",
-    "measured",
-    "request",
-)
+WEAKEST_FIRST = ("guessed", "derived", "datasheet", "fitted", "measured", "request")
 
 
 def assumptions_section(scene: Scene) -> Markup:
@@ -26,7 +18,7 @@ def assumptions_section(scene: Scene) -> Markup:
     if not found:
         words = paragraph("This plan states no assumptions.", class_="note")
         return section("assumptions", "Assumptions", words)
-    counts = Counter(one.origin for one in found)
+    counts = Counter[str](one.origin for one in found)
     told = ", ".join(f"{count(counts[origin])} {origin}" for origin in WEAKEST_FIRST if counts[origin])
     rows = [(tag("span", one.origin, class_=f"origin {one.origin}"), tag("bdi", one.what), one.source) for one in found]
     numbers = table("Assumptions", columns("origin", "what", "source"), rows)

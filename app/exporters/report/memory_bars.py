@@ -12,14 +12,8 @@ from app.exporters.report.svg import Scale, level_axis, line, rect, words
 from models.figures import MemoryUse
 from models.plan import Plan
 
-CAUSES = (
-    ("weights", "weights_bytes"),
-    ("gradients", "gradients_bytes"),
-    ("optimizer", "optimizer_bytes"),
-    ("activations", "activations_bytes"),
-    ("buffers", "buffers_bytes"),
-    ("framework", "framework_bytes"),
-)
+# Parts of a peak, from the bottom of a bar to its top; `MemoryUse` has a field of bytes for each.
+CAUSES = ("weights", "gradients", "optimizer", "activations", "buffers", "framework")
 MAX_RANKS = 64
 LEFT, TOP, BOTTOM = 62.0, 16.0, 236.0
 GB = 1e9
@@ -30,11 +24,11 @@ def memory_section(scene: Scene) -> Markup:
     uses = shown_uses(scene.plan.memory)
     left_out = len(scene.plan.memory) - len(uses)
     rest = f" The {MAX_RANKS} fullest ranks are shown; {left_out} others have more room." if left_out else ""
-    colours = [(f"m-{index}", name) for index, (name, _) in enumerate(CAUSES)]
+    colours = [(f"m-{index}", name) for index, name in enumerate(CAUSES)]
     spread = spread_of(scene.plan)
     bars = [("whisker-key", "10 to 90 % of what measuring may show")] if spread else []
     ends = ("#10 %", "#90 %") if spread else ()
-    heads = columns("#rank", "route", *(f"#{name}" for name, _ in CAUSES), "#total", "#limit", "#of limit", *ends)
+    heads = columns("#rank", "route", *(f"#{name}" for name in CAUSES), "#total", "#limit", "#of limit", *ends)
     numbers = table("Peak memory of one GPU", heads, (_row(use, spread) for use in uses))
     return section(
         "memory",
@@ -112,20 +106,23 @@ def _whisker(x: float, half: float, ends: Sequence[float]) -> Markup:
 
 def _stack(use: MemoryUse, x: float, width: float, level: Scale) -> Iterator[Markup]:
     below = 0.0
-    for index, (_, field) in enumerate(CAUSES):
-        value = getattr(use, field) / GB
+    for index, value_bytes in enumerate(_parts(use)):
+        value = value_bytes / GB
         yield rect(x, level(below + value), width, level(below) - level(below + value), class_=f"m-{index}")
         below += value
 
 
+def _parts(use: MemoryUse) -> list[float]:
+    return [float(getattr(use, f"{name}_bytes")) for name in CAUSES]
+
+
 def _words(use: MemoryUse) -> str:
-    causes = ", ".join(f"{name} {size(getattr(use, field))}" for name, field in CAUSES)
+    causes = ", ".join(f"{name} {size(value)}" for name, value in zip(CAUSES, _parts(use), strict=True))
     return f"rank {use.pipeline_rank}: {causes}; {size(use.total_bytes)} of {size(use.limit_bytes)}"
 
 
 def _row(use: MemoryUse, spread: tuple[float, ...]) -> list[str | Markup]:
-    causes = [float(getattr(use, field)) for _, field in CAUSES]
-    numbers = [number(value, size) for value in (*causes, use.total_bytes, use.limit_bytes)]
+    numbers = [number(value, size) for value in (*_parts(use), use.total_bytes, use.limit_bytes)]
     share = use.total_bytes / use.limit_bytes if use.limit_bytes else 0.0
     ends = [number(use.total_bytes * one, size) for one in spread]
     return [str(use.pipeline_rank), use.route, *numbers, percent(share), *ends]
