@@ -6,15 +6,11 @@ core/optimizer of Megatron-LM core 0.20, August 2026.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from app.faults import refused
 from models.framework import packaged_framework
-from models.plan import Configuration, Plan
+from models.plan import Plan
 from models.request import PlanRequest
-from models.workload import Workload
 
-Refusal = tuple[str, str, str]  # what, where in the plan or its request, what to do instead
 OTHER_PLAN = 'Plan with constraints.framework "megatron-core", or use the torchtitan and torch-schedule-csv exports.'
 OTHER_OPTIMIZER = (
     "Plan for another optimizer, or with one copy of its state (constraints.allowed.sharding zero1 or ddp)."
@@ -25,18 +21,17 @@ LACKED = {"family": "family", "num_microbatches": "num_microbatches", "shard_gro
 
 
 def check_megatron(plan: Plan, request: PlanRequest) -> None:
-    """Refuse what has no form in Megatron, and what its configuration takes in no combination."""
-    for what, pointer, remedy in _refusals(plan.configuration, request.workload):
-        raise refused("not-expressible", what, pointer, remedy=remedy)
+    """Refuse what has no form in Megatron, and what its configuration takes in no combination.
 
-
-def _refusals(one: Configuration, workload: Workload) -> Iterator[Refusal]:
-    """How the profile shards is no reason: its arguments say FSDP, too, of which it has no times."""
+    How the profile shards is no reason: its arguments say FSDP, too, of which it has no times.
+    """
+    one, workload = plan.configuration, request.workload
     for name, detail in packaged_framework("megatron-core").lacks(one, workload):
         if name in LACKED:
-            yield detail, f"/plan/configuration/{LACKED[name]}", OTHER_PLAN
-        elif name.startswith("/workload/"):
-            yield detail, f"/request{name}", "State a job that Megatron has, or use the torchtitan export."
+            raise refused("not-expressible", detail, f"/plan/configuration/{LACKED[name]}", remedy=OTHER_PLAN)
+        if name.startswith("/workload/"):
+            raise refused("not-expressible", detail, f"/request{name}",
+                          remedy="State a job that Megatron has, or use the torchtitan export.")  # fmt: skip
     if workload.optimizer.name == "muon" and one.sharding in ("fsdp", "hsdp"):
-        what = "muon over fully sharded parameters: Megatron's FSDP has adam and sgd"
-        yield what, "/plan/configuration/sharding", OTHER_OPTIMIZER
+        raise refused("not-expressible", "muon over fully sharded parameters: Megatron's FSDP has adam and sgd",
+                      "/plan/configuration/sharding", remedy=OTHER_OPTIMIZER)  # fmt: skip

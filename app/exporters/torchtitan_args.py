@@ -33,6 +33,7 @@ TARGET = Target(
     ),
 )
 SCHEDULE_FILE = "schedule.csv"
+OTHER_PLAN = 'Plan with constraints.framework "torchtitan".'
 SCHEDULE_OF_FAMILY = {"one_way": "1F1B", "loop": "Interleaved1F1B", "v": "ZBVZeroBubble"}
 
 
@@ -45,18 +46,12 @@ def torchtitan_args(plan: Plan, request: PlanRequest | None = None) -> str:
 
 
 def _check(plan: Plan, request: PlanRequest | None) -> None:
-    """Refuse what torchtitan stops at when it starts."""
-    for what, pointer, allowed, remedy in _refusals(plan, request):
-        raise refused("not-expressible", what, pointer, allowed, remedy)
-
-
-def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, str, str, str]]:
-    """What, where, what would do, and the way out. Source: Decoder.Config and ParallelDims of torchtitan."""
+    """Refuse what torchtitan stops at when it starts. Source: Decoder.Config and ParallelDims of torchtitan."""
     one, degrees = plan.configuration, plan.configuration.degrees
     where = "/plan/configuration/degrees"
     if one.family == "v" and degrees.vpp != 2:
-        yield (f"a V of {degrees.vpp} chunks per rank: torchtitan folds V in two", f"{where}/vpp", "2",
-               "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
+        raise _refused(f"a V of {degrees.vpp} chunks per rank: torchtitan folds V in two", f"{where}/vpp", "2",
+                       "Plan with constraints.allowed.vpp [2] for this family.")  # fmt: skip
     if request is None:
         return
     values = {
@@ -66,12 +61,16 @@ def _refusals(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, st
     }
     for name, detail in packaged_framework("torchtitan").lacks(one, request.workload):
         if name in values:
-            yield (detail, *values[name], 'Plan with constraints.framework "torchtitan".')
+            raise _refused(detail, *values[name], OTHER_PLAN)
     ranks = shard_replicas(plan, request) * degrees.cp * degrees.tp
     if ranks % expert_ranks(one, request):
-        yield (f"experts shared by {expert_ranks(one, request)} ranks, where {ranks} have one copy of the state: "
-               "torchtitan shares them inside a copy", f"{where}/ep", "a divisor of these ranks",
-               "Plan with constraints.allowed.sharding [\"fsdp\"], or a smaller ep.")  # fmt: skip
+        raise _refused(f"experts shared by {expert_ranks(one, request)} ranks, where {ranks} have one copy of the "
+                       "state: torchtitan shares them inside a copy", f"{where}/ep", "a divisor of these ranks",
+                       "Plan with constraints.allowed.sharding [\"fsdp\"], or a smaller ep.")  # fmt: skip
+
+
+def _refused(what: str, pointer: str, allowed: str, remedy: str) -> Refused:
+    return refused("not-expressible", what, pointer, allowed, remedy)
 
 
 def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, ...]]:
@@ -134,10 +133,9 @@ def shard_replicas(plan: Plan, request: PlanRequest | None) -> int:
     for use in plan.memory:
         needed = use.total_bytes + use.optimizer_bytes * (widest / size - 1)
         if needed > use.limit_bytes:
-            raise refused("not-expressible", f"ZeRO-1 over {widest} replicas: torchtitan would "
-                          f"shard over {size} in one building, which needs {needed / 1e9:.1f} GB of "
-                          f"{use.limit_bytes / 1e9:.1f} GB", "/plan/configuration/sharding", "fsdp or hsdp",
-                          'Plan with constraints.framework "torchtitan".')  # fmt: skip
+            raise _refused(f"ZeRO-1 over {widest} replicas: torchtitan would shard over {size} in one building, which "
+                           f"needs {needed / 1e9:.1f} GB of {use.limit_bytes / 1e9:.1f} GB",
+                           "/plan/configuration/sharding", "fsdp or hsdp", OTHER_PLAN)  # fmt: skip
     return size
 
 
