@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from app.exporters.report.figures import columns, folded, paragraph, section, table
+from app.exporters.report.figures import folded, paragraph, section, table
 from app.exporters.report.formatting import count
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
@@ -21,7 +21,7 @@ def assumptions_section(scene: Scene) -> Markup:
     counts = Counter[str](one.origin for one in found)
     told = ", ".join(f"{count(counts[origin])} {origin}" for origin in WEAKEST_FIRST if counts[origin])
     rows = [(tag("span", one.origin, class_=f"origin {one.origin}"), tag("bdi", one.what), one.source) for one in found]
-    numbers = table("Assumptions", columns("origin", "what", "source"), rows)
+    numbers = table("Assumptions", ("origin", "what", "source"), rows)
     return section(
         "assumptions",
         "Assumptions",

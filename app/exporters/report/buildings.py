@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
+from app.exporters.report.figures import WIDTH, drawing, figure, folded, legend, paragraph, section, table
 from app.exporters.report.formatting import NOT_STATED, count, fitted, number, percent, plural, ranges, size
 from app.exporters.report.geography import (
     ROW,
@@ -35,8 +35,8 @@ CAUSES = {
 }
 WIDEST = 9.0
 APART = 9.0
-PAIR_HEADS = columns("#no.", "from", "to", "over", "carries per iteration", "#busiest link, mean", "#peak")
-BUILDING_HEADS = columns("building", "#GPUs in use", "#GPUs free for the job", "pipeline ranks")
+PAIR_HEADS = ("#no.", "from", "to", "over", "carries per iteration", "#busiest link, mean", "#peak")
+BUILDING_HEADS = ("building", "#GPUs in use", "#GPUs free for the job", "pipeline ranks")
 
 
 def buildings_section(scene: Scene) -> Markup:
@@ -204,7 +204,7 @@ def _routes(scene: Scene) -> Markup:
         for route in found[:MAX_ROUTES]
     ]
     note = f", the first {MAX_ROUTES} of {count(len(found))}" if len(found) > MAX_ROUTES else ""
-    inside = table(f"Routes{note}", columns("route", "#replicas", "pipeline ranks in each building"), rows)
+    inside = table(f"Routes{note}", ("route", "#replicas", "pipeline ranks in each building"), rows)
     return folded(f"{plural(len(found), 'route')} of replicas", inside, printed=len(rows) <= 20)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.exporters.report.figures import Column, columns, drawing, figure, paragraph, section, table
+from app.exporters.report.figures import drawing, figure, paragraph, section, table
 from app.exporters.report.formatting import fitted, number, odds, percent
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
@@ -14,8 +14,8 @@ from models.plan import Alternative, Baseline, Degrees
 
 LEFT, RIGHT = 250.0, 810.0
 ROW = 24.0
-BASELINE_HEADS: tuple[Column, ...] = columns("rule", "#iteration time", "#our speed-up", "what was assumed of it")
-ALTERNATIVE_HEADS: tuple[Column, ...] = columns(
+BASELINE_HEADS = ("rule", "#iteration time", "#our speed-up", "what was assumed of it")
+ALTERNATIVE_HEADS = (
     "degrees",
     "sharding",
     "recompute",

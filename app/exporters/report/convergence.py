@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
+from app.exporters.report.figures import WIDTH, drawing, figure, folded, legend, paragraph, section, table
 from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
@@ -24,7 +24,7 @@ def convergence_section(scene: Scene) -> Markup:
         return section("convergence", "Course of the search", paragraph(text, class_="note"))
     of_time = bounds_time(scene.plan.proof.proven)
     bound = "bound" if of_time else "less the gap of what was minimised"
-    heads = columns("#after", "#best plan", f"#{bound}", "#gap")
+    heads = ("#after", "#best plan", f"#{bound}", "#gap")
     numbers = table("Course of the search", heads, (_row(one) for one in points))
     keys = legend((("incumbent-key", "best plan found"), ("bound-key", "lower bound" if of_time else bound)))
     return section(

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from app.exporters.report.markup import Child, Markup, joined, tag
 
 WIDTH = 920.0  # of every drawing, in its own units; the page scales it
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; numbers are set flush right."""
-
-    heading: str
-    numeric: bool = False
-
-
-def columns(*headings: str) -> tuple[Column, ...]:
-    """Columns from their headings; a leading `#` marks one of numbers."""
-    return tuple(Column(one.removeprefix("#"), one.startswith("#")) for one in headings)
 
 
 def section(name: str, heading: str, *children: Child) -> Markup:
@@ -56,26 +42,26 @@ def figure(picture: Markup, caption: Child = "", legend: Child = "", numbers: Ch
 
 def legend(entries: Iterable[tuple[str, str]]) -> Markup:
     """Colours and what they mean: pairs of class and words."""
-    items = (tag("li", _swatch(name), words) for name, words in entries)
+    swatches = ((tag("rect", width=12, height=12, class_=name), words) for name, words in entries)
+    items = (tag("li", tag("svg", one, viewBox="0 0 12 12", aria_hidden="true"), words) for one, words in swatches)
     return tag("ul", *items, class_="legend")
 
 
-def _swatch(name: str) -> Markup:
-    square = tag("rect", width=12, height=12, class_=name)
-    return tag("svg", square, viewBox="0 0 12 12", aria_hidden="true")
+def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Child]]) -> Markup:
+    """A table that scrolls by itself when the page is narrow; the first cell of a row is its heading.
 
-
-def table(caption: str, heads: Sequence[Column], rows: Iterable[Sequence[Child]]) -> Markup:
-    """A table that scrolls by itself when the page is narrow; the first cell of a row is its heading."""
-    top = tag("tr", *(tag("th", one.heading, scope="col", class_="n" if one.numeric else None) for one in heads))
-    body = (tag("tr", *_cells(heads, row)) for row in rows)
-    whole = tag("table", tag("caption", caption), tag("thead", top), tag("tbody", *body))
+    A heading after `#` is that of numbers, which are set flush right.
+    """
+    kinds = ["n" if one.startswith("#") else None for one in headings]
+    heads = [tag("th", one.removeprefix("#"), scope="col", class_=kind)
+             for one, kind in zip(headings, kinds, strict=True)]  # fmt: skip
+    body = (tag("tr", *_cells(kinds, row)) for row in rows)
+    whole = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _cells(heads: Sequence[Column], row: Sequence[Child]) -> Iterable[Markup]:
-    for index, (head, cell) in enumerate(zip(heads, row, strict=True)):
-        kind = "n" if head.numeric else None
+def _cells(kinds: Sequence[str | None], row: Sequence[Child]) -> Iterable[Markup]:
+    for index, (kind, cell) in enumerate(zip(kinds, row, strict=True)):
         inside = cell if isinstance(cell, Markup) else tag("bdi", cell)
         yield tag("td", inside, class_=kind) if index else tag("th", inside, scope="row", class_=kind)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, section, table
+from app.exporters.report.figures import WIDTH, drawing, figure, folded, legend, section, table
 from app.exporters.report.formatting import number, percent, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
@@ -28,7 +28,7 @@ def memory_section(scene: Scene) -> Markup:
     spread = spread_of(scene.plan)
     bars = [("whisker-key", "10 to 90 % of what measuring may show")] if spread else []
     ends = ("#10 %", "#90 %") if spread else ()
-    heads = columns("#rank", "route", *(f"#{name}" for name in CAUSES), "#total", "#limit", "#of limit", *ends)
+    heads = ("#rank", "route", *(f"#{name}" for name in CAUSES), "#total", "#limit", "#of limit", *ends)
     numbers = table("Peak memory of one GPU", heads, (_row(use, spread) for use in uses))
     return section(
         "memory",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from app.exporters.report.figures import columns, figure, folded, legend, paragraph, section, table
+from app.exporters.report.figures import figure, folded, legend, paragraph, section, table
 from app.exporters.report.formatting import count, number, percent, plural, ranges, size
 from app.exporters.report.gantt import panel
 from app.exporters.report.markup import Markup, joined, tag
@@ -117,7 +117,7 @@ def _cut_note(cut: Cut) -> Markup:
 
 
 def _ranks_table(timing: Timing) -> Markup:
-    heads = columns("#rank", "building", "#first start", "#last end", "#busy", "#idle", "#peak memory", "#budget")
+    heads = ("#rank", "building", "#first start", "#last end", "#busy", "#idle", "#peak memory", "#budget")
     rows = [_rank_row(timing, rank) for rank in range(min(len(timing.rows), MAX_ROWS))]
     more = len(timing.rows) - len(rows)
     note = f" (the first {MAX_ROWS}; {more} more in the plan)" if more else ""
@@ -145,7 +145,7 @@ def _rank_row(timing: Timing, rank: int) -> list[str | Markup]:
 def _lanes_table(timing: Timing) -> Markup:
     if not timing.lanes:
         return paragraph("No pipeline transfer of this timing leaves its building.", class_="note")
-    heads = columns("from", "to", "stages", "#messages", "#time on the link", "#longest delay")
+    heads = ("from", "to", "stages", "#messages", "#time on the link", "#longest delay")
     rows = [
         (
             lane.source,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from app.exporters.report.figures import columns, folded, paragraph, section, table
+from app.exporters.report.figures import folded, paragraph, section, table
 from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, size
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
@@ -125,7 +125,7 @@ def _proof(plan: Plan) -> Iterator[Markup]:
         ("Placed, timed and judged to the end", number(proof.num_explored, count)),
         ("FLOPs over peak (speed of light)", number(proof.speed_of_light_s, seconds)),
     )
-    yield table("The search", columns("what", "#value"), rows)
+    yield table("The search", ("what", "#value"), rows)
 
 
 def _warnings(plan: Plan) -> Markup:
@@ -176,7 +176,7 @@ def _verdict(plan: Plan) -> Markup:
         return joined((paragraph(words), _unjudged(verdict)))
     rows = [(one.rule, one.where, one.detail) for one in verdict.violations]
     words = paragraph("The judge did not accept this plan.", class_="alert")
-    return joined((words, table("Broken rules", columns("rule", "where", "detail"), rows) if rows else ""))
+    return joined((words, table("Broken rules", ("rule", "where", "detail"), rows) if rows else ""))
 
 
 def _unjudged(verdict: Verdict) -> Markup:
@@ -185,4 +185,4 @@ def _unjudged(verdict: Verdict) -> Markup:
         return Markup("")
     rows = [(tag("code", one.pointer), one.reason) for one in verdict.unjudged]
     heading = f"{plural(len(rows), 'field')} that the judge took as stated"
-    return folded(heading, table("Not judged", columns("field", "why"), rows))
+    return folded(heading, table("Not judged", ("field", "why"), rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.exporters.report.figures import columns, folded, paragraph, section, table
+from app.exporters.report.figures import folded, paragraph, section, table
 from app.exporters.report.formatting import count, number, percent, rate, size
 from app.exporters.report.markup import Child, Markup, joined
 from app.exporters.report.scene import UPLINK, Scene
@@ -12,11 +12,11 @@ from app.words import rounded, seconds
 from models.transport import LinkLoad, TransportChoice
 
 MAX_LINKS = 400
-CHOICE_HEADS = columns(
+CHOICE_HEADS = (
     "of", "operation", "over", "#ranks", "#message", "algorithm", "balancing", "reliability",
     "#queue pairs × in flight × chunk", "#takes", "#rate",
 )  # fmt: skip
-LINK_HEADS = columns(
+LINK_HEADS = (
     "link", "from", "to", "carries", "#usable", "#mean use", "#peak use", "#headroom", "sets the pace of",
     "#price of 1 GB",
 )  # fmt: skip
@@ -28,7 +28,7 @@ def transport_section(scene: Scene) -> Markup:
     if choices:
         figures = table("Transport of every communicator", CHOICE_HEADS, (_choice_row(one) for one in choices))
         reasons = ((*_name(one), one.reason) for one in choices)
-        first = joined((figures, table("Why each of them", columns("of", "operation", "over", "reason"), reasons)))
+        first = joined((figures, table("Why each of them", ("of", "operation", "over", "reason"), reasons)))
     else:
         first = paragraph("No communicator leaves a GPU.", class_="note")
     return section("transport", "Transport", first, _links(scene))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from app.exporters.report.figures import columns, drawing, figure, folded, paragraph, section, table
+from app.exporters.report.figures import drawing, figure, folded, paragraph, section, table
 from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
@@ -26,7 +26,7 @@ def waterfall_section(scene: Scene) -> Markup:
     rows = [(name, number(value_s, seconds), percent(value_s / plan.time.total_s)) for name, value_s in
             parts(plan.time)]  # fmt: skip
     rows.append(("total", number(plan.time.total_s, seconds), percent(1.0)))
-    numbers = table("Iteration time by cause", columns("cause", "#time", "#share"), rows)
+    numbers = table("Iteration time by cause", ("cause", "#time", "#share"), rows)
     caption = (
         "On the rank that finishes last; each part begins where the one above ends. Communication counts only where "
         "it is exposed, that is, not hidden behind computing."
