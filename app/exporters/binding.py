@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.exporters.hosts import HOST_NAME, places_above, pools_of
+from app.exporters.hosts import HOST_NAME, pools_of
 from app.exporters.kubernetes import label_value
 from app.exporters.kubernetes_nodes import POINTER, WHERE, Node, is_node_list, nodes_of
 from app.faults import Fault, Refused, from_planner_error, refused
 from app.hostlists import MAX_HOSTS, fold, unfold
 from app.words import shortened
-from models.cluster import Pool
+from models.cluster import Pool, places_around
 from models.errors import PlannerError
 from models.plan import Plan, RankRange
 from models.request import PlanRequest
@@ -136,8 +136,9 @@ def _sorted_out(hosts: tuple[str, ...], pools: Mapping[str, Pool]) -> dict[str, 
 def _of_nodes(nodes: Sequence[Node], pools: Mapping[str, Pool], request: PlanRequest) -> dict[str, tuple[str, ...]]:
     """Nodes of Kubernetes by the labels that name a pool or a place of it, the nearest place first."""
     meant: dict[str, dict[str, int]] = defaultdict(dict)  # by label: the pools that it may mean, and how near it is
+    around = places_around(request.cluster.places)
     for pool in pools.values():
-        for depth, label in enumerate([pool.id, *places_above(pool.place, request)]):
+        for depth, label in enumerate([pool.id, *(one.id for one in around[pool.place])]):
             meant[label_value(label)].setdefault(pool.id, depth)
     found: dict[str, list[str]] = defaultdict(list)
     for node in nodes:

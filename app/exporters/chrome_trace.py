@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
-from app.exporters.hosts import building_of
+from app.exporters.hosts import buildings_of_places
 from app.exporters.target import Target
 from models.plan import Plan, RouteTimeline
 from models.request import PlanRequest
@@ -31,9 +31,10 @@ def chrome_trace(plan: Plan, request: PlanRequest | None = None) -> str:
     """The whole plan as one trace document."""
     tracks = _Tracks()
     events: list[Event] = []
+    building_of = buildings_of_places(request)
     places = {route.id: route.places for route in plan.placement.routes}
     for timeline in plan.timelines:
-        buildings = [building_of(place, request) for place in places[timeline.route]]
+        buildings = [building_of.get(place, place) for place in places[timeline.route]]
         events.extend(_compute(timeline, buildings, tracks))
         events.extend(_transfers(timeline, tracks))
     events.extend(_exchanges(plan, tracks))

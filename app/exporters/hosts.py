@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from app.faults import Refused, refused
-from models.cluster import Pool
+from models.cluster import Pool, places_around
 from models.plan import Plan, RankRange
 from models.request import PlanRequest
 
@@ -94,18 +94,7 @@ def nodes(hosts: Sequence[str]) -> list[Node]:
     return [Node(host, len(list(run))) for host, run in groupby(hosts)]
 
 
-def building_of(place: str, request: PlanRequest | None) -> str:
-    """The building that holds a place; the place itself when there is no request or no building above it."""
-    if request is None:
-        return place
-    levels = {one.id: one.level for one in request.cluster.places}
-    return next((one for one in places_above(place, request) if levels[one] == "building"), place)
-
-
-def places_above(place: str, request: PlanRequest) -> Iterator[str]:
-    """The place and every place that holds it, the nearest first."""
-    parents = {one.id: one.parent for one in request.cluster.places}
-    here: str | None = place if place in parents else None
-    while here is not None:
-        yield here
-        here = parents[here]
+def buildings_of_places(request: PlanRequest | None) -> Mapping[str, str]:
+    """The building of every place that lies in one, by place; none without a request, so a place stands for itself."""
+    around = {} if request is None else places_around(request.cluster.places)
+    return {place: one.id for place, above in around.items() for one in above if one.level == "building"}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.exporters.hosts import building_of, hosts_of, pools_of, ranges
+from app.exporters.hosts import buildings_of_places, hosts_of, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -50,7 +50,7 @@ class PodGroup:
 
 def pod_groups(plan: Plan, request: PlanRequest | None) -> list[PodGroup]:
     """One group per range of ranks; refused where a range does not take whole hosts."""
-    pools = pools_of(plan, request)
+    pools, buildings = pools_of(plan, request), buildings_of_places(request)
     group_gpus = plan.configuration.degrees.gpus_per_stage_group
     found: list[PodGroup] = []
     for number, one in enumerate(ranges(plan)):
@@ -61,7 +61,8 @@ def pod_groups(plan: Plan, request: PlanRequest | None) -> list[PodGroup]:
                           "whole hosts",
                           "Use the slurm-hostfile export, or plan with use_all_gpus and groups that fill "
                           "hosts.")  # fmt: skip
-        building = building_of(pools[one.pool].place, request)
+        place = pools[one.pool].place
+        building = buildings.get(place, place)
         pods = one.num_ranks // per_host
         in_group = max(group_gpus // per_host, 1)
         first_node = found[-1].first_node + found[-1].num_pods if found else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from app.exporters.hosts import building_of
+from app.exporters.hosts import buildings_of_places
 from app.exporters.losses import transport_losses
 from app.exporters.target import Target, header, one_line
 from models.plan import Plan
@@ -61,8 +61,10 @@ def _exports(variables: Mapping[str, str]) -> str:
 
 def buildings(plan: Plan, request: PlanRequest | None) -> list[str]:
     """Every building of the plan, in the order of first use."""
-    places = (place for route in plan.placement.routes for place in route.places)
-    return list(dict.fromkeys(building_of(place, request) for place in places))
+    building_of = buildings_of_places(request)
+    return list(
+        dict.fromkeys(building_of.get(place, place) for route in plan.placement.routes for place in route.places)
+    )
 
 
 def _common(plan: Plan) -> dict[str, str]:

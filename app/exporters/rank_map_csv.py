@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.exporters.cells import csv_text, harmless
-from app.exporters.hosts import building_of
+from app.exporters.hosts import buildings_of_places, ranges
 from app.exporters.target import Target
 from models.plan import Plan
 from models.request import PlanRequest
@@ -19,10 +19,11 @@ COLUMNS = (
 def rank_map_csv(plan: Plan, request: PlanRequest | None = None) -> str:
     """One line per range of ranks, in rank order."""
     places = {route.id: route.places for route in plan.placement.routes}
+    buildings = buildings_of_places(request)
     rows = []
-    for ranks in sorted(plan.placement.rank_map, key=lambda one: one.first_rank):
+    for ranks in ranges(plan):
         place = places[ranks.route][ranks.pipeline_rank]
-        texts = (ranks.route, building_of(place, request), place, ranks.pool)
+        texts = (ranks.route, buildings.get(place, place), place, ranks.pool)
         safe = [harmless(text) for text in texts]
         numbers = (ranks.first_rank, ranks.num_ranks, ranks.pipeline_rank)
         rows.append([*numbers, *safe, ranks.first_gpu, harmless(" ".join(ranks.hosts))])

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import accumulate
 
-from app.exporters.hosts import building_of
+from app.exporters.hosts import buildings_of_places
 from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.target import Target, header
 from app.faults import Refused, refused
@@ -142,9 +142,10 @@ def shard_replicas(plan: Plan, request: PlanRequest | None) -> int:
 def _in_one_building(plan: Plan, request: PlanRequest | None, size: int) -> bool:
     """Whether every aligned run of so many replicas lies in one building on every pipeline rank."""
     found: dict[int, tuple[str, ...]] = {}
+    buildings = buildings_of_places(request)
     for route in plan.placement.routes:
-        buildings = tuple(building_of(place, request) for place in route.places)
-        found |= dict.fromkeys(range(route.first_replica, route.first_replica + route.num_replicas), buildings)
+        where = tuple(buildings.get(place, place) for place in route.places)
+        found |= dict.fromkeys(range(route.first_replica, route.first_replica + route.num_replicas), where)
     return all(
         len({found[replica] for replica in range(first, first + size)}) == 1
         for first in range(0, plan.configuration.degrees.dp, size)

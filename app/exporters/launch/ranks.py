@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from app.exporters.cells import csv_text, harmless
-from app.exporters.hosts import building_of, hosts_of, pools_of, ranges
+from app.exporters.hosts import buildings_of_places, hosts_of, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -56,12 +56,12 @@ class RankSeen:
 
 def rank_rows(plan: Plan, request: PlanRequest | None, *, by_group: bool = False) -> list[RankRow]:
     """The rows of a plan on its hosts; with `by_group` one row for the hosts that a scheduler may permute."""
-    pools = pools_of(plan, request)
+    pools, buildings = pools_of(plan, request), buildings_of_places(request)
     taken: Counter[str] = Counter()
     rows: list[RankRow] = []
     for one in ranges(plan):
         pool = pools[one.pool]
-        building = building_of(pool.place, request)
+        building = buildings.get(pool.place, pool.place)
         hosts = list(hosts_of(one, pool.gpus_per_host))
         if by_group:
             names = tuple(dict.fromkeys(hosts))

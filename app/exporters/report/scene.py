@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.exporters.hosts import building_of
+from app.exporters.hosts import buildings_of_places
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -22,14 +23,11 @@ class Scene:
 
     def building(self, place: str) -> str:
         """The building of a place; the place itself where no request says more."""
-        found = self._buildings.get(place)
-        if found is None:
-            found = self._buildings[place] = building_of(place, self.request)
-        return found
+        return self._buildings.get(place, place)
 
     @cached_property
-    def _buildings(self) -> dict[str, str]:
-        return {}
+    def _buildings(self) -> Mapping[str, str]:
+        return buildings_of_places(self.request)
 
     @cached_property
     def buildings_of_route(self) -> dict[str, tuple[str, ...]]:
