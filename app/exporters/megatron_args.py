@@ -160,14 +160,10 @@ def pipeline_layout(layers_per_stage: tuple[int, ...], num_mtp_layers: int = 0) 
     >>> pipeline_layout((2, 2, 2, 1)), pipeline_layout((126, 0)), pipeline_layout((1, 1), 1)
     ('Ett|tt|tt|tL', 'Et*126|L', 'Et|tmL')
     """
-    stages = [_layers(num_layers) for num_layers in layers_per_stage]
+    stages = ["t" * number if number < 4 else f"t*{number}" for number in layers_per_stage]
     stages[0] = "E" + stages[0]
     stages[-1] += "m" * num_mtp_layers + "L"
     return "|".join(stages)
-
-
-def _layers(num_layers: int) -> str:
-    return "t" * num_layers if num_layers < 4 else f"t*{num_layers}"
 
 
 def _sharding(one: Configuration, *, by_name: bool) -> Fields:

@@ -10,9 +10,9 @@ from pydantic import Field
 from app.exporters.torch_schedule_csv import compute_and_comms, compute_only
 from app.faults import Refused, refused
 from models.base import Count, Frozen, PositiveCount, Seconds
-from models.plan import Plan, RouteTimeline, StageExchange
+from models.plan import Plan, StageExchange
 from models.request import PlanRequest
-from models.schedule import LinkTimeline, Operation, PipelineHop, PipelineProblem, PipelineSchedule
+from models.schedule import Operation, PipelineHop, PipelineProblem, PipelineSchedule
 
 CASE_FILE = "iteration.json"
 TORCH_VERSION = "2.13.0"
@@ -189,7 +189,7 @@ def iteration_case(plan: Plan, request: PlanRequest | None = None) -> ReplayCase
         ),
         head_start_s=tuple(one.overlap_s for one in sorted(exchanges, key=lambda one: one.stage)),
         closing_s=plan.time.optimizer_s + plan.time.overhead_s,
-        operation_s=_mean_of(plan.timelines),
+        operation_s=sum(mean_operation_s(one.schedule) for one in plan.timelines) / len(plan.timelines),
         scale=1.0,
         predicted_s=plan.metrics.iteration_s,
     )
@@ -237,17 +237,14 @@ def _exchange_s(one: StageExchange, num_chunks: int) -> float:
     return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / num_chunks
 
 
-def _mean_of(timelines: tuple[RouteTimeline, ...]) -> float:
-    means = [mean_operation_s(one.schedule) for one in timelines]
-    return sum(means) / len(means)
-
-
 def _pipeline(
     problem: PipelineProblem, schedule: PipelineSchedule, *, planned_messages: bool = False
 ) -> ReplayPipeline:
     _check(problem, schedule)
     hops = {hop.from_stage: hop for hop in problem.hops}
-    orders = [_messages(row, hops) for row in schedule.transfers if row.direction != "both"]
+    orders = [
+        tuple(_message(text, hops) for text in row.transfers) for row in schedule.transfers if row.direction != "both"
+    ]
     return ReplayPipeline(
         schedule_csv=compute_only(schedule),
         comms_csv=compute_and_comms(schedule) if planned_messages else "",
@@ -265,13 +262,8 @@ def mean_operation_s(schedule: PipelineSchedule) -> float:
 
 def computing_s(schedule: PipelineSchedule) -> float:
     """First start to last end of the operations: the makespan without gradient exchanges."""
-    return max(end for row in schedule.ranks for end in row.end_s) - min(
-        start for row in schedule.ranks for start in row.start_s
-    )
-
-
-def _messages(row: LinkTimeline, hops: dict[int, PipelineHop]) -> tuple[Message, ...]:
-    return tuple(_message(text, hops) for text in row.transfers)
+    first_s = min(start_s for row in schedule.ranks for start_s in row.start_s)
+    return max(end_s for row in schedule.ranks for end_s in row.end_s) - first_s
 
 
 def _message(text: str, hops: dict[int, PipelineHop]) -> Message:

@@ -23,7 +23,8 @@ def read_allocation(text: str) -> tuple[str, ...]:
     found = NODE_LIST.search(text)
     hostlist = found[1] if found else "" if "JobId=" in text else ",".join(text.split())
     if hostlist in ("", "(null)"):
-        raise _refused("the job has no hosts yet")
+        raise refused("invalid-request", "the job has no hosts yet", "", "the output of scontrol show job, or a "
+                      "hostlist", "Ask again when the job runs.", where="JOB")  # fmt: skip
     try:
         return unfold(hostlist)
     except PlannerError as error:
@@ -94,8 +95,3 @@ def _spread(rows: Sequence[RankRow], switches_of: Mapping[str, Sequence[str]]) -
         if others:
             problems.append(f"the hosts of pool {pool} share no switch without {', '.join(others)}: {shown(hosts)}")
     return problems
-
-
-def _refused(what: str) -> Refused:
-    return refused("invalid-request", what, "", "the output of scontrol show job, or a hostlist",
-                   "Ask again when the job runs.", where="JOB")  # fmt: skip

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import ceil
 
@@ -43,7 +43,9 @@ def bundle(plan: Plan, request: PlanRequest | None, hosts: str | None, options: 
         **scheduler.files(bound.plan, bound.request, options),
         **(_host_files(bound, trainer, scheduler) if scheduler.on_hosts else {}),
     }
-    lost = list(dict.fromkeys(one_line(line) for line in _losses(bound, trainer, scheduler)))
+    parts = ((trainer.tool, trainer.losses), (scheduler.tool, scheduler.losses))
+    lines = (f"{tool}: {line}" for tool, losses in parts for line in losses(bound.plan, bound.request))
+    lost = list(dict.fromkeys(map(one_line, lines)))
     files["README.md"] = _readme(bound, options, lost, sorted(files))
     return {**files, "manifest.json": _manifest(files, bound, options, lost)}
 
@@ -87,11 +89,6 @@ def changed_files(files: Mapping[str, bytes]) -> list[str]:
         for name, digest in digests.items()
         if name != "site.env" and (name not in files or hashlib.sha256(files[name]).hexdigest() != digest)
     ]
-
-
-def _losses(bound: Bound, trainer: Trainer, scheduler: Scheduler) -> Iterator[str]:
-    yield from (f"{trainer.tool}: {line}" for line in trainer.losses(bound.plan, bound.request))
-    yield from (f"{scheduler.tool}: {line}" for line in scheduler.losses(bound.plan, bound.request))
 
 
 def _preflight(bound: Bound, rows: Sequence[RankRow]) -> str:

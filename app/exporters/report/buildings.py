@@ -135,11 +135,8 @@ def _card(one: Node, at: Point, size: Point) -> Iterator[Markup]:
     yield words(x + 10, y + 37, f"{count(one.num_used_gpus)}{of} GPUs", "label")
     yield rect(x + 10, y + 43, width - 20, 6, class_="idle")
     yield rect(x + 10, y + 43, (width - 20) * min(1.0, one.num_used_gpus / total) if total else 0.0, 6, class_="used")
-    yield words(x + 10, y + 65, fitted(_ranks_of(one), width - 16, 11.5), "tick")
-
-
-def _ranks_of(one: Node) -> str:
-    return f"pipeline {'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}" if one.ranks else "unused"
+    ranks = f"pipeline {'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}" if one.ranks else "unused"
+    yield words(x + 10, y + 65, fitted(ranks, width - 16, 11.5), "tick")
 
 
 def _badge(one: Connection, drawn: Sequence[Node], places: Mapping[str, Point]) -> Iterator[Markup]:

@@ -158,13 +158,9 @@ def _few(items: Sequence[Markup]) -> Iterator[Markup]:
 def _remark(severity: Severity, detail: str, pointer: str, remedies: Sequence[str]) -> Markup:
     """A remark with its severity in words, where it points to in the request, and what to do."""
     where = joined((" (", tag("code", pointer), ")")) if pointer else ""
-    parts = (tag("strong", severity), ": ", tag("bdi", detail), where, *_remedies(remedies))
+    remedy = joined((". Remedy: ", tag("bdi", "; or ".join(remedies)))) if remedies else ""
+    parts = (tag("strong", severity), ": ", tag("bdi", detail), where, remedy)
     return tag("li", *parts, class_=f"severity-{severity}")
-
-
-def _remedies(remedies: Sequence[str]) -> Iterator[Child]:
-    if remedies:
-        yield joined((". Remedy: ", tag("bdi", "; or ".join(remedies))))
 
 
 def _verdict(plan: Plan) -> Markup:
