@@ -73,7 +73,9 @@ class Authentication:
             raise _credentials("credentials-invalid", "the key of this request is not a living one")
         wanted = "read" if scope["method"] in ("GET", "HEAD", "OPTIONS") else "submit"
         if not {wanted, "admin"} & key.scopes:
-            raise _missing_scope(wanted, key.scopes)
+            raise refused("not-allowed", f"this needs the scope {wanted}, the key has {', '.join(sorted(key.scopes))}",
+                          "", f"keys with the scope {wanted}", "Use another key.",
+                          where="header Authorization")  # fmt: skip
         return caller_of(key)
 
     async def _keys_needed(self, service: PlanService) -> bool:
@@ -155,8 +157,3 @@ def _token(headers: Headers) -> str:
 def _credentials(code: str, what: str) -> Refused:
     return refused(code, what, "", "Authorization: Bearer isthmus_...", "Ask whoever runs the service for a key.",
                    where="header Authorization")  # fmt: skip
-
-
-def _missing_scope(wanted: str, scopes: frozenset[str]) -> Refused:
-    return refused("not-allowed", f"this needs the scope {wanted}, the key has {', '.join(sorted(scopes))}", "",
-                   f"keys with the scope {wanted}", "Use another key.", where="header Authorization")  # fmt: skip

@@ -21,7 +21,7 @@ from app.api.strict import StrictRoute, in_time, whole_body
 from app.api.tags import cursor_of, next_cursor
 from app.csv_text import rows_of
 from app.documents import parse_json, read_model
-from app.faults import Fault, Refused, refused
+from app.faults import Fault, refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from app.wire import Answer, Calibration, NextCursor
@@ -91,14 +91,18 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     limit = service.settings.max_calibration_rows
     asked = await in_time(http, len(body), partial(_read, kind, body, limit))
     if len(asked.rows) > limit:
-        raise _too_many(len(asked.rows), limit)
-    order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
-             "profile": asked.profile}  # fmt: skip
+        raise refused("limit-exceeded", f"{len(asked.rows):,} rows, the limit of this service is {limit:,}", "/rows",
+                      f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
+                      value=len(asked.rows))  # fmt: skip
+    rows = [{name: "" if value is None else str(value) for name, value in row.items()} for row in asked.rows]
+    order = {"rows": rows, **asked.model_dump(include={"name", "constants", "profile"})}
     text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
     most = service.settings.max_calibrations
     row = await run_sync(partial(service.calibrations.insert, caller.owner, text, most=most))
     if row is None:
-        raise Busy(_full(most), retry_after_s=60)
+        full = Fault("quota-exceeded", f"there are {most} calibrations of this owner, which is the limit", "",
+                     f"at most {most} calibrations of one owner", "Delete a calibration.", limit=most)  # fmt: skip
+        raise Busy(full, retry_after_s=60)
     return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
 
 
@@ -144,20 +148,5 @@ def _read(content_type: str, body: bytes, max_rows: int) -> CalibrationRequest:
     return read_model(CalibrationRequest, {"rows": rows})
 
 
-def _as_text(row: dict[str, Any]) -> dict[str, str]:
-    return {name: "" if value is None else str(value) for name, value in row.items()}
-
-
 def _answer(row: CalibrationRow) -> dict[str, Any]:
     return {"id": row.id, "created_at": when(row.created_at), **json.loads(row.document)}
-
-
-def _too_many(number: int, limit: int) -> Refused:
-    return refused("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
-                   f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
-                   value=number)  # fmt: skip
-
-
-def _full(limit: int) -> Fault:
-    return Fault("quota-exceeded", f"there are {limit} calibrations of this owner, which is the limit", "",
-                 f"at most {limit} calibrations of one owner", "Delete a calibration.", limit=limit)  # fmt: skip
