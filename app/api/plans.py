@@ -137,13 +137,11 @@ async def read_plan_envelope(
     plan_id: PlanId, service: Service, caller: Asking, if_none_match: IfNoneMatch = None
 ) -> Response:
     """Everything about a plan, its outcome included."""
-    cached = service.responses.get(plan_id, caller.sees)
-    if cached is None and if_none_match is not None and service.responses.known(plan_id, caller.sees) is None:
+    if if_none_match is not None and service.responses.known(plan_id, caller.sees) is None:
         revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
-    if cached is None:
-        cached = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
+    cached = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
     if if_none_match is not None and matches(if_none_match, cached.etag):
         return Response(status_code=304, headers={"ETag": cached.etag})
     return Response(cached.body, media_type=JSON, headers={"ETag": cached.etag})
@@ -175,9 +173,7 @@ async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> Cach
 )
 async def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
-    cached = service.status_responses.get(plan_id, caller.sees)
-    if cached is None:
-        cached = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
+    cached = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
     return Response(cached.body, media_type=JSON, headers=AGAIN if cached.headers else None)
 
 
