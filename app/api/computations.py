@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from functools import partial
@@ -82,22 +83,16 @@ async def schedule_pipeline(
 ) -> Response:
     """The best order and start of every operation of one pipeline, with its bound; ends early if the client leaves."""
     gone = threading.Event()
-    answer: list[bytes] = []
 
     async def watch_client() -> None:
         while not await http.is_disconnected():
             await anyio.sleep(service.settings.event_poll_s)
         gone.set()
 
-    failure: list[Exception] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch_client)
-        try:
-            answer.append(await run_sync(partial(service.schedule, problem, caller, stop_asked=gone.is_set)))
-        except Exception as error:
-            # Raised below: a task group would wrap it, and the error handlers look at the type.
-            failure.append(error)
-        tasks.cancel_scope.cancel()
-    if failure:
-        raise failure[0]
-    return Response(answer[0], media_type=JSON)
+    # No task group: it would wrap what is raised, and the error handlers look at the type.
+    watching = asyncio.create_task(watch_client())
+    try:
+        answer = await run_sync(partial(service.schedule, problem, caller, stop_asked=gone.is_set))
+    finally:
+        watching.cancel()
+    return Response(answer, media_type=JSON)
