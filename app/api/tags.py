@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from app.jobs.service import Tag
@@ -18,7 +18,7 @@ from app.jobs.webhooks import SECRET_PREFIX
 from app.storage.listing import OutcomeName, SortName, Wanted
 from app.storage.webhooks import NewWebhook
 from app.wire import StateName
-from models.base import PLAIN_TEXT
+from models.base import PLAIN_TEXT, Frozen
 from models.request import PlanRequest
 
 MOST_LABELS = 32
@@ -50,10 +50,8 @@ def _is_secret(value: str) -> str:
 Secret = Annotated[str, Field(pattern=rf"^{SECRET_PREFIX}[A-Za-z0-9+/]{{32,88}}={{0,2}}$"), AfterValidator(_is_secret)]
 
 
-class Webhook(BaseModel):
+class Webhook(Frozen):
     """Where to POST a message when the plan, or all plans of the study, have ended."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str, Field(max_length=2000, pattern=r"^https?://[!-~]+$")] = Field(
         description="A host of the public internet, by https; redirects are not followed.",
