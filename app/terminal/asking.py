@@ -94,20 +94,17 @@ def _limited(question: Question, time_limit_s: float | None) -> Question:
 
 def answered(question: Question, settings: Settings, screen: Screen, client: Client | None) -> Any:
     """The reply to a question, of a service or of this machine; Ctrl-C keeps what is known."""
-    return _answered(question, settings, screen) if client is None else _answered_on(client, question, screen.news)
-
-
-def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
+    if client is not None:
+        return _answered_on(client, question, screen.news)
     from pydantic import TypeAdapter
 
     from app.documents import canonical
     from app.terminal.work import answer_of
     from models.questions import Reply
 
-    reader: TypeAdapter[Reply] = TypeAdapter(Reply)
     limit_s = question.options.time_limit_s
     text = answer_of("ask", settings.solvers.ask, (canonical(question),), settings, screen.news, limit_s=limit_s)
-    return reader.validate_json(text)
+    return TypeAdapter[Reply](Reply).validate_json(text)
 
 
 def _answered_on(client: Client, question: Question, console: Console) -> Reply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -56,7 +55,7 @@ def replay(
         (found,) = execute(job)
     except ReplayFailed as failure:
         raise Failed(str(failure)) from None
-    screen.show(found, lambda console: _print(console, (found,)))
+    screen.show(found, lambda console: _print(console, found))
     agrees = found.same_order and found.same_result and abs(found.ratio - 1) <= TOLERANCE
     raise typer.Exit(0 if agrees else EXIT_DIFFERENT)
 
@@ -104,19 +103,18 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
     return f"route {timeline.route}", timeline.problem, timeline.schedule
 
 
-def _print(console: Console, found: Sequence[Measured]) -> None:
+def _print(console: Console, one: Measured) -> None:
     from rich.markup import escape
 
     heads = ("schedule", ">predicted", ">fastest", ">median", ">ratio", ">order", ">loss and gradients")
     executed = table("Executed", *heads)
-    for one in found:
-        executed.add_row(
-            escape(one.name),
-            f"{one.predicted_s:.3f} s",
-            f"{one.measured_s:.3f} s",
-            f"{one.median_s:.3f} s",
-            f"{one.ratio:.3f}",
-            "as exported" if one.same_order else "[red]other[/]",
-            "as in one process" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
-        )
+    executed.add_row(
+        escape(one.name),
+        f"{one.predicted_s:.3f} s",
+        f"{one.measured_s:.3f} s",
+        f"{one.median_s:.3f} s",
+        f"{one.ratio:.3f}",
+        "as exported" if one.same_order else "[red]other[/]",
+        "as in one process" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
+    )
     console.print(executed)

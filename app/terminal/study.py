@@ -15,7 +15,7 @@ from app.terminal.inputs import read_document
 from app.terminal.options import OutFile, Service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
-from app.terminal.screen import Screen, table
+from app.terminal.screen import PLAIN_WIDTH, Screen, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from app.wire import Study
 
 POLL_S = 0.5
-PLAIN_WIDTH = 120
 
 
 def study(
