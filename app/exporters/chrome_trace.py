@@ -84,6 +84,10 @@ def _slice(name: str, start_s: float, end_s: float, track: dict[str, int], **arg
     }
 
 
+def _counter(name: str, at_s: float, pid: int, args: dict[str, float]) -> Event:
+    return {"ph": "C", "name": name, "ts": round(at_s * US_PER_S, 3), "pid": pid, "args": args}
+
+
 def _compute(timeline: RouteTimeline, buildings: list[str], tracks: _Tracks) -> Iterator[Event]:
     for rank, row in enumerate(timeline.schedule.ranks):
         track = tracks.of(f"building {buildings[rank]}", f"{timeline.route} rank {rank}")
@@ -92,13 +96,8 @@ def _compute(timeline: RouteTimeline, buildings: list[str], tracks: _Tracks) -> 
             event = _slice(text, start_s, end_s, track, stage=operation.stage, microbatch=operation.microbatch)
             yield {**event, "cat": operation.kind, "cname": COLOURS[operation.kind]}
         for at_s, held_bytes in memory_over_time(row, timeline.problem):
-            yield {
-                "ph": "C",
-                "name": f"activation memory {timeline.route} rank {rank}",
-                "ts": round(at_s * US_PER_S, 3),
-                "pid": track["pid"],
-                "args": {"bytes": round(held_bytes)},
-            }
+            name = f"activation memory {timeline.route} rank {rank}"
+            yield _counter(name, at_s, track["pid"], {"bytes": round(held_bytes)})
 
 
 def memory_over_time(row: RankTimeline, problem: PipelineProblem) -> list[tuple[float, float]]:
@@ -142,13 +141,7 @@ def _links(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
     for name, points in link_curves(plan):
         pid = tracks.process("links")
         for at_s, share in points:
-            yield {
-                "ph": "C",
-                "name": f"load {name}",
-                "ts": round(at_s * US_PER_S, 3),
-                "pid": pid,
-                "args": {"share of usable capacity": share},
-            }
+            yield _counter(f"load {name}", at_s, pid, {"share of usable capacity": share})
 
 
 def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from app.exporters.target import Target
 from app.faults import Fault, Refused
@@ -25,6 +24,7 @@ TARGET = Target(
 )
 ACTIONS = {"F": "F", "B": "I", "W": "W", "BW": "B"}
 Rows = Sequence[Sequence[Operation]]
+Receive = tuple[int, str]  # the row's operation before which it is posted, and its cell
 
 
 def torch_schedule_csv(plan: Plan, _request: PlanRequest | None = None) -> str:
@@ -68,22 +68,14 @@ def compute_and_comms(schedule: PipelineSchedule) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-@dataclass(frozen=True)
-class _Receive:
-    """A message to come: the row's operation before which its receive is posted, and its cell."""
-
-    before: int
-    cell: str
-
-
-def _receives(schedule: PipelineSchedule, rows: Rows, rank_of_stage: dict[int, int]) -> dict[int, list[_Receive]]:
+def _receives(schedule: PipelineSchedule, rows: Rows, rank_of_stage: dict[int, int]) -> dict[int, list[Receive]]:
     """Per receiving rank, in the order of sending: messages of one pair of ranks are matched in order."""
     sent = sorted(
         (end_s, rank, position, one)
         for rank, (row, times) in enumerate(zip(rows, schedule.ranks, strict=True))
         for position, (one, end_s) in enumerate(zip(row, times.end_s, strict=True))
     )
-    found: dict[int, list[_Receive]] = defaultdict(list)
+    found: dict[int, list[Receive]] = defaultdict(list)
     earliest: Counter[int] = Counter()
     for end_s, rank, _, one in sent:
         step = _message_step(one)
@@ -93,7 +85,7 @@ def _receives(schedule: PipelineSchedule, rows: Rows, rank_of_stage: dict[int, i
         at = bisect_left(schedule.ranks[receiver].start_s, end_s)
         earliest[receiver] = max(earliest[receiver], at)
         action = "RECV_F" if step > 0 else "RECV_B"
-        found[receiver].append(_Receive(earliest[receiver], f"{one.stage + step}{action}{one.microbatch}"))
+        found[receiver].append((earliest[receiver], f"{one.stage + step}{action}{one.microbatch}"))
     return found
 
 
@@ -103,14 +95,14 @@ def _message_step(operation: Operation) -> int:
 
 
 def _with_comms(
-    row: Sequence[Operation], rank: int, receives: Sequence[_Receive], rank_of_stage: dict[int, int]
+    row: Sequence[Operation], rank: int, receives: Sequence[Receive], rank_of_stage: dict[int, int]
 ) -> Iterator[str]:
     first = {one.stage: index for index, one in reversed(list(enumerate(row)))}
     last = {one.stage: index for index, one in enumerate(row)}
     waiting = deque(receives)
     for index, one in enumerate(row):
-        while waiting and waiting[0].before <= index:
-            yield waiting.popleft().cell
+        while waiting and waiting[0][0] <= index:
+            yield waiting.popleft()[1]
         if first[one.stage] == index:
             yield f"{one.stage}UNSHARD"
         yield torch_action(str(one))
