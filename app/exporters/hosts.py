@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from app.faults import Refused, refused
@@ -18,14 +17,6 @@ from models.plan import Plan, RankRange
 from models.request import PlanRequest
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
-
-
-@dataclass(frozen=True)
-class Node:
-    """Consecutive ranks on one host."""
-
-    host: str
-    num_ranks: int
 
 
 def pools_of(plan: Plan, request: PlanRequest | None) -> Mapping[str, Pool]:
@@ -85,13 +76,13 @@ def hosts_of(ranks: RankRange, gpus_per_host: int) -> Iterator[str]:
         yield name
 
 
-def nodes(hosts: Sequence[str]) -> list[Node]:
-    """Runs of ranks on the same host, in the order of ranks.
+def nodes(hosts: Sequence[str]) -> list[tuple[str, int]]:
+    """Runs of ranks on the same host, in the order of ranks: the host and how many.
 
     >>> nodes(["a", "a", "b"])
-    [Node(host='a', num_ranks=2), Node(host='b', num_ranks=1)]
+    [('a', 2), ('b', 1)]
     """
-    return [Node(host, len(list(run))) for host, run in groupby(hosts)]
+    return [(host, len(list(run))) for host, run in groupby(hosts)]
 
 
 def buildings_of_places(request: PlanRequest | None) -> Mapping[str, str]:

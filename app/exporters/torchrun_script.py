@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.exporters.hosts import Node, host_of_ranks, nodes
+from app.exporters.hosts import host_of_ranks, nodes
 from app.exporters.target import Target, header
 from app.exporters.templating import render
 from app.faults import Refused, refused
@@ -28,24 +28,14 @@ TARGET = Target(
 def torchrun_script(plan: Plan, request: PlanRequest | None = None) -> str:
     """The script; refused where a host holds ranks that do not follow each other, or hosts hold different numbers."""
     found = nodes(host_of_ranks(plan, request))
-    check_whole_hosts(found)
-    return render(
-        "torchrun.sh.j2",
-        header=header(TARGET, losses(plan, request)),
-        hosts=[node.host for node in found],
-        per_node=found[0].num_ranks,
-    )
-
-
-def check_whole_hosts(found: list[Node]) -> None:
-    """Refuse hosts that torchrun cannot number."""
-    hosts = [node.host for node in found]
+    hosts = [host for host, _ in found]
     twice = next((host for host in hosts if hosts.count(host) > 1), None) if len(set(hosts)) < len(hosts) else None
     if twice is not None:
         raise _refused(f"host {twice} holds ranks that do not follow each other")
-    sizes = {node.num_ranks for node in found}
+    sizes = {num_ranks for _, num_ranks in found}
     if len(sizes) > 1:
         raise _refused(f"hosts hold {min(sizes)} to {max(sizes)} ranks, torchrun starts the same number on each")
+    return render("torchrun.sh.j2", header=header(TARGET, losses(plan, request)), hosts=hosts, per_node=found[0][1])
 
 
 def _refused(what: str) -> Refused:

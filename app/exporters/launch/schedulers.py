@@ -69,7 +69,7 @@ def _slurm_steps(options: LaunchOptions) -> list[Step]:
 
 
 def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Files:
-    hosts = [node.host for node in nodes(host_of_ranks(plan, request))]
+    hosts = [host for host, _ in nodes(host_of_ranks(plan, request))]
     return {
         "torchrun.sh": torchrun_script.torchrun_script(plan, request),
         "start.sh": render("start.sh.j2", num_hosts=len(hosts)),

@@ -106,4 +106,4 @@ def test_a_host_file_of_another_plan_is_refused(folder: Path) -> None:
 
 
 def test_nodes_are_runs_of_ranks() -> None:
-    assert [(one.host, one.num_ranks) for one in nodes(["b", "b", "a", "b"])] == [("b", 2), ("a", 1), ("b", 1)]
+    assert nodes(["b", "b", "a", "b"]) == [("b", 2), ("a", 1), ("b", 1)]
