@@ -57,7 +57,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
     async def call(self, call: Call[Answered]) -> Answered:
         """The answer to a call; ServiceError or Unreachable where there is none."""
-        attempts = self._service.begin(call)
+        attempts = connection.Attempt(self._service, call)
         while True:
             try:
                 return attempts.read(await self._http.request(**connection.parts(call)))
@@ -67,11 +67,10 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
     async def events(self, plan_id: str, *, after: int = 0) -> AsyncIterator[PlanEvent]:
         """Everything that happens to a plan until it has ended; a broken stream is taken up where it broke."""
-        attempts = self._service.begin(connection.following(plan_id, after))
+        attempts = connection.Attempt(self._service, connection.following(plan_id, after))
         while True:
-            following = connection.following(plan_id, after)
             try:
-                async with self._http.stream(**connection.parts(following)) as response:
+                async with self._http.stream(**connection.parts(attempts.call)) as response:
                     if not response.is_success:
                         await response.aread()
                     if attempts.has_ended(response):
@@ -80,7 +79,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         if not one.data:  # a sign of life, or how long to wait before coming back
                             continue
                         event = attempts.event(one)
-                        after = event.number
                         yield event
                         if event.kind == "done":
                             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature, signature
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
@@ -23,6 +23,7 @@ CONNECT_S = 10.0
 PATIENCE_S = 60.0  # a service that is restarted is back within this
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
+LAST_EVENT = "Last-Event-ID"  # the header by which a stream of events is taken up (HTML standard, 9.2)
 PASSING = frozenset((429, 502, 503, 504))  # what a service or a proxy says that is busy, starting or away
 # What reading an answer raises that is none: text that is no JSON, or JSON of another shape.
 _UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
@@ -68,7 +69,7 @@ def parts(call: Call[Any]) -> dict[str, Any]:
 
 def following(plan_id: str, after: int) -> Call[bytes]:
     """The event stream of a plan after the event of that number."""
-    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
+    headers = {"Accept": "text/event-stream", **({LAST_EVENT: str(after)} if after else {})}
     return Call("GET", f"/v1/plans/{quote(plan_id, safe='')}/events", bytes, headers=headers)
 
 
@@ -79,10 +80,6 @@ class Service:
     address: str
     patience_s: float = PATIENCE_S
     has_answered: bool = False
-
-    def begin(self, call: Call[Answered]) -> Attempt[Answered]:
-        """The first attempt at a call."""
-        return Attempt(self, call)
 
 
 @dataclass
@@ -105,11 +102,12 @@ class Attempt(Generic[Answered]):
             raise self._unread(response.status_code, response.content, error) from None
 
     def event(self, one: httpx2.ServerSentEvent) -> PlanEvent:
-        """An event of the stream, from which on patience counts anew; raises what is none."""
+        """An event of the stream, behind which the next attempt begins, with patience anew; raises what is none."""
         try:
             event = PlanEvent.of(one)
         except _UNREADABLE as error:
             raise self._unread(httpx2.codes.OK, one.data.encode(), error) from None
+        self.call = replace(self.call, headers={**self.call.headers, LAST_EVENT: str(event.number)})
         self.begun_s = self.opened_s = time.monotonic()
         self.number, self.has_told = 0, True
         return event
