@@ -28,7 +28,7 @@ Service = Annotated[PlanService, Depends(service_of)]
 
 
 async def caller_of_request(request: Request) -> Caller:
-    """Who asks; the guard has found out."""
+    """Who asks, as authentication has found out."""
     caller: Caller = request.scope[CALLER]
     return caller
 

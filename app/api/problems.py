@@ -67,7 +67,7 @@ MEANINGS: Mapping[int, str] = {
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of the errors of a route."""
-    # Every route behind the guard can ask for a key, and refuses a head that two readers would read differently.
+    # Every route behind authentication can ask for a key, and refuses a head that two readers would read differently.
     known = sorted({400, 401, 403, 421, *statuses})
     return {status: {"description": MEANINGS[status], "content": {MEDIA_TYPE: _documented(status)}} for status in known}
 
