@@ -106,14 +106,9 @@ def memory_over_time(row: RankTimeline, problem: PipelineProblem) -> list[tuple[
     for text, start_s, end_s in zip(row.operations, row.start_s, row.end_s, strict=True):
         operation = Operation.parse(text)
         stage = problem.stages[operation.stage]
-        if operation.kind == "F":
-            changes.append((start_s, stage.activation_bytes))
-        elif operation.kind == "B":
-            changes.append((end_s, stage.weight_grad_context_bytes - stage.activation_bytes))
-        elif operation.kind == "BW":
-            changes.append((end_s, -stage.activation_bytes))
-        else:
-            changes.append((end_s, -stage.weight_grad_context_bytes))
+        held, context = stage.activation_bytes, stage.weight_grad_context_bytes
+        change_bytes = {"F": held, "B": context - held, "BW": -held, "W": -context}[operation.kind]
+        changes.append((start_s if operation.kind == "F" else end_s, change_bytes))
     held_bytes = 0.0
     points: dict[float, float] = {}
     for at_s, change_bytes in sorted(changes):

@@ -74,37 +74,28 @@ def _read(text: str, marks: int) -> Any:
 
 def _built(events: Iterator[Any]) -> Any:
     """The value of the first document. Scalars are text, but for what YAML 1.2 calls null, true and false."""
-    stack: list[Any] = []
-    keys: list[Any] = []
+    stack: list[
+        tuple[bool, list[Any]]
+    ] = []  # whether it is a mapping, and its members; of one, keys and values in turn
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             raise _unreadable(f"it has an alias, *{event.anchor}")
         if isinstance(event, yaml.CollectionStartEvent):
             if len(stack) == MOST_LEVELS:
                 raise _unreadable(f"it nests more than {MOST_LEVELS} levels deep")
-            stack.append({} if isinstance(event, yaml.MappingStartEvent) else [])
-            keys.append(None)
+            stack.append((isinstance(event, yaml.MappingStartEvent), []))
             continue
         if isinstance(event, yaml.ScalarEvent):
-            value = _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
+            value: Any = _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
         elif isinstance(event, yaml.CollectionEndEvent):
-            value, _ = stack.pop(), keys.pop()
+            is_mapping, members = stack.pop()
+            value = dict(zip(map(str, members[::2]), members[1::2], strict=True)) if is_mapping else members
         else:
             continue
         if not stack:
             return value
-        _put(stack[-1], keys, value)
+        stack[-1][1].append(value)
     return None
-
-
-def _put(holder: Any, keys: list[Any], value: Any) -> None:
-    """The next member of the innermost list or mapping; in a mapping, keys and values take turns."""
-    if isinstance(holder, list):
-        holder.append(value)
-    elif keys[-1] is None:
-        keys[-1] = str(value)
-    else:
-        holder[keys[-1]], keys[-1] = value, None
 
 
 def _unreadable(what: str) -> Refused:

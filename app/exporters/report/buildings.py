@@ -110,8 +110,7 @@ def _stripes(flow: Flow, ends: tuple[Point, Point], widest: float) -> Iterator[M
 def _arrow(ends: tuple[Point, Point], across: Point, shift: float) -> Markup:
     """A small triangle at two thirds of the way."""
     (x1, y1), (x2, y2) = ends
-    length = math.hypot(x2 - x1, y2 - y1) or 1.0
-    along = (x2 - x1) / length, (y2 - y1) / length
+    along = across[1], -across[0]
     x, y = x1 + 0.66 * (x2 - x1) + across[0] * shift, y1 + 0.66 * (y2 - y1) + across[1] * shift
     corners = [
         (x + 8 * along[0], y + 8 * along[1]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
@@ -83,8 +84,4 @@ def _differences(values: Iterable[int]) -> list[int]:
     >>> _differences([3, 5, 9])
     [3, 2, 4]
     """
-    last, found = 0, []
-    for value in values:
-        found.append(value - last)
-        last = value
-    return found
+    return [value - before for before, value in pairwise((0, *values))]
