@@ -58,15 +58,11 @@ def widest(plan: Plan) -> Iterator[TransportChoice]:
             yield max(choices, key=lambda one: (TIERS.index(one.tier), one.message_bytes))
 
 
-def _groups(plan: Plan, dimension: Dimension) -> Iterator[str]:
-    one = plan.configuration
-    instances = one.num_state_copies
-    for group in GROUPS[dimension]:
-        if group in ("intra_dp_cp", "intra_dist_opt_instance") and instances < 2:
-            continue
-        if group == "ep_dp" and one.degrees.ep < 2:
-            continue
-        yield group
+def _groups(plan: Plan, dimension: Dimension) -> list[str]:
+    """The groups of a dimension; some exist only where there are several of something."""
+    copies = plan.configuration.num_state_copies
+    several = {"intra_dp_cp": copies, "intra_dist_opt_instance": copies, "ep_dp": plan.configuration.degrees.ep}
+    return [group for group in GROUPS[dimension] if several.get(group, 2) > 1]
 
 
 def _settings(choice: TransportChoice, buffer_bytes: int) -> dict[str, bool | int | str]:

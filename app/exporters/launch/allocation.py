@@ -66,15 +66,9 @@ def _mixed_blocks(rows: Sequence[RankRow], blocks_of: Mapping[str, Sequence[str]
     for row in rows:
         for host in row.hosts:
             buildings.setdefault(next(iter(blocks_of.get(host, ())), ""), set()).add(row.building)
-    strange = buildings.pop("", None)
-    return [
-        *(["hosts of the plan are in no block of the topology"] if strange else ()),
-        *(
-            f"block {one} has hosts of {', '.join(sorted(two))}"
-            for one, two in sorted(buildings.items())
-            if len(two) > 1
-        ),
-    ]
+    strange = ["hosts of the plan are in no block of the topology"] if buildings.pop("", None) else []
+    mixed = [(block, sorted(found)) for block, found in sorted(buildings.items()) if len(found) > 1]
+    return strange + [f"block {block} has hosts of {', '.join(found)}" for block, found in mixed]
 
 
 def _spread(rows: Sequence[RankRow], switches_of: Mapping[str, Sequence[str]]) -> list[str]:

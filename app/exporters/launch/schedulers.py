@@ -41,19 +41,18 @@ class Scheduler:
 
 
 def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
-    asked = [f"--job-name={options.name}", "--output=%x-%j.log"]
-    if options.time_limit_minutes is not None:
-        asked.append(f"--time={options.time_limit_minutes}")
-    if options.partition is not None:
-        asked.append(f"--partition={options.partition}")
-    if options.account is not None:
-        asked.append(f"--account={options.account}")
-    if options.block_topology:
-        asked.append(f"--segment={SEGMENT_HOSTS}")
+    stated = {
+        "job-name": options.name,
+        "output": "%x-%j.log",
+        "time": options.time_limit_minutes,
+        "partition": options.partition,
+        "account": options.account,
+        "segment": SEGMENT_HOSTS if options.block_topology else None,
+    }
+    asked = [f"--{name}={value}" for name, value in stated.items() if value is not None]
+    target, command = slurm_sbatch.BUNDLED, "bash rank.sh"
     return {
-        "job.sbatch": slurm_sbatch.batch_script(
-            plan, request, slurm_sbatch.BUNDLED, options=asked, command="bash rank.sh"
-        ),
+        "job.sbatch": slurm_sbatch.batch_script(plan, request, target, options=asked, command=command),
         "hosts.txt": slurm_hostfile.slurm_hostfile(plan, request),
         "topology.conf": slurm_topology.slurm_topology_conf(plan, request),
     }

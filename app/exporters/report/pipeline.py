@@ -87,15 +87,12 @@ def _timing(index: int, timing: Timing, scene: Scene) -> Markup:
     return joined((heading, made, legend(_colours(timing)), pictures, tables))
 
 
-def _colours(timing: Timing) -> Iterator[tuple[str, str]]:
-    kinds = {bar.operation.kind for row in timing.rows for bar in row}
-    for name, words in COLOURS:
-        kind = name.removeprefix("op-")
-        is_absent = (name.startswith("op-") and kind not in kinds) or (
-            name in ("message", "delay") and not timing.lanes
-        )
-        if not is_absent:
-            yield name, words
+def _colours(timing: Timing) -> list[tuple[str, str]]:
+    """Those of what there is: kinds of operations, and messages."""
+    there = {f"op-{bar.operation.kind}" for row in timing.rows for bar in row}
+    absent = {name for name, _ in COLOURS if name.startswith("op-")} - there
+    absent |= set() if timing.lanes else {"message", "delay"}
+    return [(name, words) for name, words in COLOURS if name not in absent]
 
 
 def _panels(index: int, timing: Timing, end_s: float, scene: Scene) -> Iterator[Markup]:
