@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from app.csv_text import rows_of
 from app.faults import Fault, Refused, refuse_request, refused, retold
+from app.terminal.screen import escape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,8 +118,6 @@ def _unreadable(source: str, what: str, remedy: str) -> Refused:
 
 def print_faults(console: Console, refusal: Refused) -> None:
     """Every fault with its pointer, what is allowed and what to do."""
-    from rich.markup import escape
-
     for fault in refusal.faults:
         values = fault.to_dict()
         console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]")

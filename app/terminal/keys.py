@@ -11,7 +11,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.options import shared
-from app.terminal.screen import Screen, table
+from app.terminal.screen import Screen, escape, table
 
 if TYPE_CHECKING:
     from app.storage.keys import KeyRow, KeyStore
@@ -97,8 +97,6 @@ def _check(owner: str, scopes: frozenset[str]) -> None:
 
 
 def _cells(row: KeyRow) -> tuple[str, ...]:
-    from rich.markup import escape
-
     limits = (row.max_active_plans, row.max_submissions_per_minute)
     shown = tuple("service" if one is None else str(one) for one in limits)
     return (row.id, escape(row.owner), " ".join(sorted(row.scopes)), *shown, _day(row.created_at), _day(row.revoked_at))

@@ -12,7 +12,7 @@ from app.terminal.exits import ExitCode
 from app.terminal.inputs import keeper, read_document, read_rows, read_source
 from app.terminal.options import PlanSource, RequestFile, Service
 from app.terminal.outputs import write
-from app.terminal.screen import Screen, table
+from app.terminal.screen import Screen, escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,8 +91,6 @@ def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
 
 def print_observation(console: Console, seen: Observation) -> None:
     """The step, the causes with the largest difference first, and what to doubt."""
-    from rich.markup import escape
-
     off = f"{100 * (seen.ratio - 1):+.1f} %"
     verdict = "[bold green]as planned[/]" if seen.as_planned else "[bold red]not as planned[/]"
     console.print(

@@ -52,10 +52,7 @@ class ProgressLine:
 
     def take(self, kind: str, text: bytes) -> None:
         """One message of a search, as a child or the event stream tells it."""
-        if kind == "progress":
-            self._progress(json.loads(text))
-
-    def _progress(self, news: Mapping[str, Any]) -> None:
+        news = json.loads(text) if kind == "progress" else {}
         if "elapsed_s" not in news:
             return
         line = escape(progress_line(news))

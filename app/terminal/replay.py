@@ -10,7 +10,7 @@ import typer
 from app.faults import refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_document, read_source
-from app.terminal.screen import Screen, table
+from app.terminal.screen import Screen, escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,8 +104,6 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
 
 
 def _print(console: Console, one: Measured) -> None:
-    from rich.markup import escape
-
     heads = ("schedule", ">predicted", ">fastest", ">median", ">ratio", ">order", ">loss and gradients")
     executed = table("Executed", *heads)
     executed.add_row(

@@ -57,6 +57,13 @@ def table(title: str, *headings: str) -> Table:
     return found
 
 
+def escape(text: str) -> str:
+    """Text of which nothing is markup."""
+    from rich.markup import escape as escaped
+
+    return escaped(text)
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """So many digits of a figure; nothing for none."""
     return "" if value is None else f"{value:.{digits}g}"

@@ -15,7 +15,7 @@ from app.terminal.inputs import read_document
 from app.terminal.options import OutFile, Service
 from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
-from app.terminal.screen import PLAIN_WIDTH, Screen, table
+from app.terminal.screen import PLAIN_WIDTH, Screen, escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,8 +88,6 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
 
 def _show(console: Console, found: Mapping[str, Any]) -> None:
     """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
-    from rich.markup import escape
-
     points = table(escape(found["name"] or found["id"]), ">", ">time s", ">bound s", ">gap %", ">GPUs")
     is_wide = console.width >= PLAIN_WIDTH
     for heading in ("crossing", "state", *(("plan",) if is_wide else ())):
@@ -119,16 +117,12 @@ def changes_text(changes: Mapping[str, Any]) -> str:
     >>> changes_text({"constraints": {"max_gpus": 1}})
     '{"constraints": {"max_gpus": 1}}'
     """
-    from rich.markup import escape
-
     if changes and all(name.startswith("/") for name in changes):
         return escape(", ".join(f"{name.rsplit('/', 1)[1]} {json.dumps(value)}" for name, value in changes.items()))
     return escape(json.dumps(changes))
 
 
 def _figures(figures: Mapping[str, Any] | None) -> tuple[str, ...]:
-    from rich.markup import escape
-
     if figures is None:
         return ("",) * 5
     bound_s, gap = figures["lower_bound_s"], figures["relative_gap"]

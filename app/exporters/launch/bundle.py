@@ -23,6 +23,7 @@ from app.exporters.launch.trainers import TRAINERS, Trainer, environment
 from app.exporters.target import one_line
 from app.exporters.templating import render
 from app.faults import refused
+from models.cluster import Pool
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -100,7 +101,7 @@ def _preflight(bound: Bound, rows: Sequence[RankRow]) -> str:
         for host in row.hosts:
             first_of_building.setdefault(row.building, host)
             hosts.setdefault(host, row.pool)
-    needs = {pool: (pools[pool].gpus_per_host, _num_cards(bound, pool)) for pool in dict.fromkeys(hosts.values())}
+    needs = {name: (pools[name].gpus_per_host, _num_cards(bound.plan, pools[name])) for name in set(hosts.values())}
     return render(
         "preflight.sh.j2",
         hosts=hosts,
@@ -111,12 +112,11 @@ def _preflight(bound: Bound, rows: Sequence[RankRow]) -> str:
     )
 
 
-def _num_cards(bound: Bound, pool: str) -> int:
+def _num_cards(plan: Plan, pool: Pool) -> int:
     """Network cards of a host that NCCL should see; none is asked for where the plan's transport is TCP alone."""
-    if all(choice.reliability == "tcp" for choice in bound.plan.transport if choice.tier != "scale_up"):
+    if all(choice.reliability == "tcp" for choice in plan.transport if choice.tier != "scale_up"):
         return 0
-    one = next(one for one in bound.request.cluster.pools if one.id == pool)
-    return ceil(one.gpus_per_host * one.nics_per_gpu)
+    return ceil(pool.gpus_per_host * pool.nics_per_gpu)
 
 
 def _readme(bound: Bound, options: LaunchOptions, lost: Sequence[str], names: Sequence[str]) -> str:
