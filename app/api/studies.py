@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from typing import Annotated, Any
 
@@ -170,9 +171,7 @@ def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:
 def _study(service: PlanService, row: StudyRow) -> dict[str, Any]:
     plans = service.studies.plans_of(row.id)
     members = [_member(number, one, plans.get(number)) for number, one in enumerate(row.member_list())]
-    counts: dict[str, int] = {}
-    for member in members:
-        counts[member["state"]] = counts.get(member["state"], 0) + 1
+    counts = Counter(member["state"] for member in members)
     profiles = [one.get("stack_profile", "") for one in row.member_list()]
     objectives = [one.get("objective", "iteration_time") for one in row.member_list()]
     found = findings(members, profiles, objectives).model_dump(mode="json")
