@@ -157,11 +157,9 @@ def _what_now(console: Console, reply: WhatNowAnswer) -> None:
         console.print("No plan is left:" if reply.outcome == "infeasible" else "No plan was found yet.")
         _tell(console, reply.reasons, "    ")
         return
-    ways = table("", ">moved", ">at least", ">of", ">s/iteration", ">at least", ">untouched", ">state GB",
-                 ">checkpoint GB", ">fetch s", "")  # fmt: skip
-    for at, one in enumerate(reply.points):
-        ways.add_row(*_cells(one), "<- chosen" if at == reply.chosen else "")
-    console.print(ways)
+    rows = ((*_cells(one), "<- chosen" if at == reply.chosen else "") for at, one in enumerate(reply.points))
+    console.print(table("", ">moved", ">at least", ">of", ">s/iteration", ">at least", ">untouched", ">state GB",
+                        ">checkpoint GB", ">fetch s", "", rows=rows))  # fmt: skip
     console.print(f"No plan takes less than {reply.lower_bound_s:.4g} s, whatever moves.")
     if reply.chosen is not None:
         _print_fetches(console, reply.points[reply.chosen])
@@ -208,11 +206,10 @@ def _what_if_lost(console: Console, reply: WhatIfLostAnswer) -> None:
 def _robust(console: Console, reply: RobustAnswer) -> None:
     """World by world, then what robustness costs and saves."""
     title = f"s/iteration, profile {escape(reply.stack_profile)}"
-    worlds = table(title, "world", ">weight", ">robust plan", ">plan of the request", ">best alone", ">at least")
-    for one in reply.figures:
-        worlds.add_row(escape(one.name), f"{one.weight:.3g}", number(one.iteration_s), number(one.request_plan_s),
-                       number(one.best_s) or one.status, f"{one.lower_bound_s:.4g}")  # fmt: skip
-    console.print(worlds)
+    headings = ("world", ">weight", ">robust plan", ">plan of the request", ">best alone", ">at least")
+    rows = ((escape(one.name), f"{one.weight:.3g}", number(one.iteration_s), number(one.request_plan_s),
+             number(one.best_s) or one.status, f"{one.lower_bound_s:.4g}") for one in reply.figures)  # fmt: skip
+    console.print(table(title, *headings, rows=rows))
     if reply.value_s is None or reply.plan is None:
         console.print("No plan that runs in every world was found." if reply.outcome == "not_found"
                       else "A world has no plan:")  # fmt: skip

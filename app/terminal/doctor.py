@@ -23,10 +23,9 @@ PACKAGES = ("isthmus", "ortools", "pulp", "highspy", "numpy", "numba", "scipy", 
 
 def run_doctor(screen: Screen, settings: Settings) -> bool:
     """Show every check; true when all passed."""
-    results = table("Isthmus doctor", "check", "result", "")
     checks = list(_checks(settings))
-    for name, result, passed in checks:
-        results.add_row(name, result, "[green]ok[/]" if passed else "[red]fails[/]")
+    rows = ((name, result, "[green]ok[/]" if passed else "[red]fails[/]") for name, result, passed in checks)
+    results = table("Isthmus doctor", "check", "result", "", rows=rows)
     document = [{"check": name, "result": result, "passed": passed} for name, result, passed in checks]
     screen.show(document, lambda console: console.print(results))
     return all(passed for _, _, passed in checks)

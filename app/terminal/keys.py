@@ -48,11 +48,10 @@ def create(
 @shared
 def list_keys(context: typer.Context, *, database: Database = None, screen: Screen) -> None:
     """Show every key, never its secret."""
-    every = table("", "id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
     with _store(context, database) as store:
         rows = store.all()
-    for row in rows:
-        every.add_row(*_cells(row))
+    headings = ("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
+    every = table("", *headings, rows=map(_cells, rows))
     screen.show([_plain(row) for row in rows], lambda console: console.print(every))
 
 

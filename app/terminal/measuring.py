@@ -78,10 +78,10 @@ def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[s
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
     """One line per family, the total, and the reasons of skipped rows."""
-    errors = table("Prediction errors (%)", "family", ">rows", *(f">{one.replace('_', ' ')}" for one in ERRORS))
-    for name, summary in [*report["families"].items(), ("total", report["total"])]:
-        errors.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in ERRORS))
-    console.print(errors)
+    headings = ("family", ">rows", *(f">{one.replace('_', ' ')}" for one in ERRORS))
+    rows = ((name, str(summary["rows"]), *(_figure(summary, one) for one in ERRORS))
+            for name, summary in [*report["families"].items(), ("total", report["total"])])  # fmt: skip
+    console.print(table("Prediction errors (%)", *headings, rows=rows))
     for reason, number in report["total"]["skipped"].items():
         console.print(f"skipped {number}: {reason}")
 

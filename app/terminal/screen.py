@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -44,8 +44,8 @@ def console(*, stderr: bool, quiet: bool = False) -> Console:
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)
 
 
-def table(title: str, *headings: str) -> Table:
-    """An empty table; a heading after `>` is that of figures, which stand at the right and are never broken."""
+def table(title: str, *headings: str, rows: Iterable[Sequence[str]] = ()) -> Table:
+    """A table; a heading after `>` is that of figures, which stand at the right and are never broken."""
     from rich.table import Table
 
     found = Table(title=title, title_justify="left")
@@ -54,6 +54,8 @@ def table(title: str, *headings: str) -> Table:
             found.add_column(heading[1:], justify="right", no_wrap=True)
         else:
             found.add_column(heading, overflow="fold")
+    for row in rows:
+        found.add_row(*row)
     return found
 
 

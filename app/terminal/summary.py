@@ -165,16 +165,11 @@ def _memory(plan: Plan, console: Console) -> Table:
     rows = [("rank", *parts)] + [
         (str(use.pipeline_rank), *(f"{getattr(use, f'{one}_bytes') / GB:.1f}" for one in parts)) for use in fullest
     ]
-    wide = _figures(rows)
-    return wide if _width(wide, console) <= console.width else _figures([*zip(*rows, strict=True)])
-
-
-def _figures(rows: Sequence[Sequence[str]]) -> Table:
-    """Memory of ranks; the first row has the headings."""
-    found = table("Memory per GPU (GB), fullest pipeline ranks", *(f">{heading}" for heading in rows[0]))
-    for row in rows[1:]:
-        found.add_row(*row)
-    return found
+    wide, narrow = (
+        table("Memory per GPU (GB), fullest pipeline ranks", *(f">{heading}" for heading in way[0]), rows=way[1:])
+        for way in (rows, [*zip(*rows, strict=True)])
+    )
+    return wide if _width(wide, console) <= console.width else narrow
 
 
 def _width(drawn: Table, console: Console) -> int:
@@ -183,19 +178,11 @@ def _width(drawn: Table, console: Console) -> int:
 
 
 def _transport(plan: Plan) -> Table:
-    found = table("Transport", "of", "tier", "operation", "algorithm", "balancing", "reliability", ">QPs", ">GB/s")
-    for one in plan.transport[:16]:
-        found.add_row(
-            one.dimension,
-            one.tier,
-            one.collective,
-            one.algorithm,
-            one.load_balancing,
-            one.reliability,
-            str(one.num_queue_pairs),
-            f"{one.effective_bytes_per_s / GB:.2f}",
-        )
-    return found
+    headings = ("of", "tier", "operation", "algorithm", "balancing", "reliability", ">QPs", ">GB/s")
+    rows = ((one.dimension, one.tier, one.collective, one.algorithm, one.load_balancing, one.reliability,
+             str(one.num_queue_pairs), f"{one.effective_bytes_per_s / GB:.2f}")
+            for one in plan.transport[:16])  # fmt: skip
+    return table("Transport", *headings, rows=rows)
 
 
 def _baselines(plan: Plan) -> Table:
