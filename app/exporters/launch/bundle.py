@@ -126,7 +126,6 @@ def _readme(bound: Bound, options: LaunchOptions, lost: Sequence[str], names: Se
         options=options,
         trainer=TRAINERS[options.trainer],
         scheduler=SCHEDULERS[options.scheduler],
-        steps=SCHEDULERS[options.scheduler].steps(options),
         model=one_line(bound.request.workload.architecture.name),
         degrees=configuration.degrees,
         iteration_s=bound.plan.metrics.iteration_s,

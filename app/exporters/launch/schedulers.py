@@ -18,10 +18,34 @@ SEGMENT_HOSTS = 1  # the hosts are named: a segment of one asks for no more, and
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the README, and what it is for."""
+    """One command of the README, with {name} for that of the job, and what it is for."""
 
     what: str
     command: str
+
+
+SLURM_STEPS = (
+    Step("Ask Slurm whether it would take the job", "sbatch --test-only job.sbatch"),
+    Step("Start it; the preflight runs first, on every host", "sbatch job.sbatch"),
+    Step("Compare the allocation with the plan", "scontrol show job -d JOBID | isthmus check allocation . -"),
+    Step("Compare the ranks that have started with the plan", "isthmus check ranks . {name}-JOBID.log"),
+)
+SSH_STEPS = (
+    Step("Look at every host: GPUs, cards, NCCL, reachability, clock", "bash start.sh preflight"),
+    Step("Start it; every rank compares itself with the plan first", "bash start.sh run | tee job.log"),
+    Step("Compare the ranks that have started with the plan", "isthmus check ranks . job.log"),
+)
+KUBERNETES_STEPS = (
+    Step("Put this folder where the pods read it",
+         "kubectl create configmap {name}-files "
+         "$(ls | grep -vE '^(README|manifest|jobset|kueue)' | sed 's/^/--from-file=/')"),
+    Step("Ask the API server whether it would take the job", "kubectl apply --dry-run=server -f jobset.yaml"),
+    Step("Start it; Kueue admits it when all its groups fit", "kubectl apply -f jobset.yaml"),
+    Step("Compare the ranks that have started with the plan",
+         "kubectl logs -l jobset.sigs.k8s.io/jobset-name={name} --prefix=false --tail=-1 "
+         "--max-log-requests=10000 | isthmus check ranks . -"),
+)  # fmt: skip
+LOCAL_STEPS = (Step("Execute it: one process for each pipeline rank of each replica", "isthmus replay ."),)
 
 
 @dataclass(frozen=True)
@@ -34,7 +58,7 @@ class Scheduler:
     tool: str
     versions: str
     files: Callable[[Plan, PlanRequest, LaunchOptions], Files]
-    steps: Callable[[LaunchOptions], list[Step]]
+    steps: tuple[Step, ...]
     losses: Callable[[Plan, PlanRequest | None], Iterator[str]]
     permutes_hosts: bool = False
     on_hosts: bool = True
@@ -58,15 +82,6 @@ def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Fi
     }
 
 
-def _slurm_steps(options: LaunchOptions) -> list[Step]:
-    return [
-        Step("Ask Slurm whether it would take the job", "sbatch --test-only job.sbatch"),
-        Step("Start it; the preflight runs first, on every host", "sbatch job.sbatch"),
-        Step("Compare the allocation with the plan", "scontrol show job -d JOBID | isthmus check allocation . -"),
-        Step("Compare the ranks that have started with the plan", f"isthmus check ranks . {options.name}-JOBID.log"),
-    ]
-
-
 def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Files:
     hosts = [host for host, _ in nodes(host_of_ranks(plan, request))]
     return {
@@ -74,14 +89,6 @@ def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Fil
         "start.sh": render("start.sh.j2", num_hosts=len(hosts)),
         "nodes.txt": "".join(f"{host}\n" for host in hosts),
     }
-
-
-def _ssh_steps(_options: LaunchOptions) -> list[Step]:
-    return [
-        Step("Look at every host: GPUs, cards, NCCL, reachability, clock", "bash start.sh preflight"),
-        Step("Start it; every rank compares itself with the plan first", "bash start.sh run | tee job.log"),
-        Step("Compare the ranks that have started with the plan", "isthmus check ranks . job.log"),
-    ]
 
 
 def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
@@ -92,39 +99,26 @@ def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) 
     }
 
 
-def _kubernetes_steps(options: LaunchOptions) -> list[Step]:
-    return [
-        Step("Put this folder where the pods read it",
-             f"kubectl create configmap {options.name}-files "
-             "$(ls | grep -vE '^(README|manifest|jobset|kueue)' | sed 's/^/--from-file=/')"),
-        Step("Ask the API server whether it would take the job", "kubectl apply --dry-run=server -f jobset.yaml"),
-        Step("Start it; Kueue admits it when all its groups fit", "kubectl apply -f jobset.yaml"),
-        Step("Compare the ranks that have started with the plan",
-             f"kubectl logs -l jobset.sigs.k8s.io/jobset-name={options.name} --prefix=false --tail=-1 "
-             "--max-log-requests=10000 | isthmus check ranks . -"),
-    ]  # fmt: skip
-
-
 SCHEDULERS: Mapping[SchedulerName, Scheduler] = {
     "slurm": Scheduler(
-        "Slurm", slurm_sbatch.BUNDLED.versions, _slurm_files, _slurm_steps, slurm_sbatch.losses
+        "Slurm", slurm_sbatch.BUNDLED.versions, _slurm_files, SLURM_STEPS, slurm_sbatch.losses
     ),
     "kubernetes": Scheduler(
         "Kubernetes with JobSet and Kueue",
         "JobSet 0.8 to 0.11, Kueue 0.14 to 0.20",
         _kubernetes_files,
-        _kubernetes_steps,
+        KUBERNETES_STEPS,
         kueue_jobset.losses,
         permutes_hosts=True,
     ),
     "ssh": Scheduler(
-        "ssh and torchrun", torchrun_script.TARGET.versions, _ssh_files, _ssh_steps, torchrun_script.losses
+        "ssh and torchrun", torchrun_script.TARGET.versions, _ssh_files, SSH_STEPS, torchrun_script.losses
     ),
     "local": Scheduler(
         "processes of this machine",
         "with Linux",
         lambda _plan, _request, _options: {},
-        lambda _options: [Step("Execute it: one process for each pipeline rank of each replica", "isthmus replay .")],
+        LOCAL_STEPS,
         lambda _plan, _request: iter(()),
         on_hosts=False,
     ),
