@@ -8,7 +8,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from anyio.to_thread import run_sync
 from backports import zstd
@@ -27,12 +27,27 @@ MOST_KEPT_BYTES = 16 * 1024 * 1024
 COMPRESSIBLE = re.compile(r"(?:text/(?!event-stream)|application/(?:json|yaml|problem\+json|javascript)|image/svg)")
 
 
+class _Unpacking(Protocol):
+    """What reads one compressed stream, no further than it is asked to."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream has ended."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What followed its end."""
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """So many bytes of the text at most."""
+
+
 @dataclass(frozen=True)
 class Coding:
-    """One content coding, both ways; the library's object that unpacks one stream has decompress(data, max_length)."""
+    """One content coding, both ways."""
 
     pack: Callable[[bytes], bytes]
-    unpacking: Callable[[], Any]
+    unpacking: Callable[[], _Unpacking]
 
 
 # The first that a client likes as well as any other is used.
@@ -53,7 +68,7 @@ def decompressed(body: bytes, coding: str, limit_bytes: int) -> bytes:
                       where="header Content-Encoding")  # fmt: skip
     unpacking = CODINGS[coding].unpacking()
     try:
-        text: bytes = unpacking.decompress(body, limit_bytes + 1)
+        text = unpacking.decompress(body, limit_bytes + 1)
     except (zlib.error, zstd.ZstdError) as error:
         raise _broken(coding, str(error)) from None
     if len(text) > limit_bytes:
