@@ -22,6 +22,7 @@ from tests.sensitivity.plans import REQUESTS, plan_called, request_called
 SEED = int(os.environ.get("ISTHMUS_SEED", "0"))
 FAST = 25  # corruptions of each plan in the normal run
 SLOW = {"places_per_kind": 3, "ways_per_place": 4}
+MOST_WAYS = 99  # to forge one value: all that there are, so that no draw decides which rule has a case of its own
 
 
 def is_named(pointer: str, plan: Plan) -> bool:
@@ -144,6 +145,11 @@ LIES = {
         REPLICAS,
         _rerouted,
     ),
+    "a price of exchanges that delay nothing": (
+        "exchange-price",
+        REPLICAS,
+        lambda _: {"link_loads__0__price_s_per_gb": 1.0, "link_loads__0__flows__0__price_s_per_gb": 1.0},
+    ),
 }
 
 
@@ -162,7 +168,7 @@ def test_every_derivation_convicts_somebody_alone():
     alone: defaultdict[str, set[str]] = defaultdict(set)
     for name in ("replicas across", "in turns", "lossy planes", "GPUs of two types"):
         request = request_called(name)
-        for one in corruptions(plan_called(name), Random(5), places_per_kind=1, ways_per_place=2):
+        for one in corruptions(plan_called(name), Random(5), places_per_kind=1, ways_per_place=MOST_WAYS):
             rules = set() if one.plan is None else {found.rule for found in judge(request, one.plan).violations}
             if len(rules) == 1:
                 alone[rules.pop()].add(one.pointer)
