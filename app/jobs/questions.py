@@ -71,7 +71,7 @@ def check_question(question: Question, settings: Settings) -> None:
         _check_watts(base, question)
     if isinstance(question, Sizing):
         target_seconds(question.target, base)
-    for changes, where in _change_sets(question):
+    for changes, where in _change_sets(question, base):
         _changed(base, changes, where, settings)
     if isinstance(question, Robust):
         from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
@@ -82,7 +82,7 @@ def check_question(question: Question, settings: Settings) -> None:
 def _check_size(question: Question) -> None:
     """Refuse more changed requests than are read for one submission."""
     slowed = sum(len(one.slow_pools) for one in question.scenarios) if isinstance(question, Robust) else 0
-    number = 1 + slowed + sum(1 for _ in _change_sets(question))
+    number = 1 + slowed + sum(1 for _ in _change_sets(question, question.asked))
     values = num_values(question.asked.model_dump(mode="json"), MAX_QUESTION_VALUES) if number > 1 else 0
     if number * values > MAX_QUESTION_VALUES:
         raise refused("limit-exceeded", f"{number:,} requests of {values:,} values each, with defaults and what "
@@ -92,14 +92,14 @@ def _check_size(question: Question) -> None:
                       value=number * values)  # fmt: skip
 
 
-def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
-    """Every set of changes that makes a request of its own, and where it stands."""
+def _change_sets(question: Question, base: PlanRequest) -> Iterator[tuple[Sequence[Change], str]]:
+    """Every set of changes that makes a request of its own of the base, and where it stands."""
     if isinstance(question, WhatIf):
         yield from ((one.changes, f"/variants/{number}/changes") for number, one in enumerate(question.variants))
     if isinstance(question, WhatNow):
         from solver.questions.losses import changes_of
 
-        yield changes_of(question.asked, question.lost), "/lost"
+        yield changes_of(base, question.lost), "/lost"
     if isinstance(question, Robust):
         yield from ((one.changes, f"/scenarios/{number}/changes") for number, one in enumerate(question.scenarios))
         for number, limits in enumerate(question.ranges):

@@ -29,10 +29,11 @@ def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
         if kind == "a host":
             pool = next(pool for pool in request.cluster.pools if name in pool.host_names)
             hosts.setdefault(pool.id, []).append(name)
-        else:
+        elif name not in lost[:number]:
             changes.append(_without(request, kind, name))
     for pool_id, names in hosts.items():
-        changes += _without_hosts(request, pool_id, names)
+        if pool_id not in lost:
+            changes += _without_hosts(request, pool_id, names)
     return (*changes, *_cut_off(request, set(lost)))
 
 
@@ -75,12 +76,18 @@ def _all_unhealthy(request: PlanRequest, pool_id: str) -> Change:
 
 
 def _without_hosts(request: PlanRequest, pool_id: str, names: Sequence[str]) -> list[Change]:
+    """Fewer hosts. GPUs in use by others or out of service may be on those that are left, as many as fit there."""
     pool = next(one for one in request.cluster.pools if one.id == pool_id)
     left = [name for name in pool.host_names if name not in names]
     if not left:
         return [_all_unhealthy(request, pool_id)]
+    num_gpus = len(left) * pool.gpus_per_host
+    num_reserved = min(pool.num_reserved_gpus, num_gpus)
+    num_unhealthy = min(pool.num_unhealthy_gpus, num_gpus - num_reserved)
+    fields = {"host_names": left, "num_hosts": len(left), "num_reserved_gpus": num_reserved,
+              "num_unhealthy_gpus": num_unhealthy}  # fmt: skip
     at = f"/cluster/pools/{escaped(pool_id)}"
-    return [Change(pointer=f"{at}/host_names", value=left), Change(pointer=f"{at}/num_hosts", value=len(left))]
+    return [Change(pointer=f"{at}/{name}", value=value) for name, value in fields.items()]
 
 
 def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind]) -> Iterator[tuple[LossKind, str]]:

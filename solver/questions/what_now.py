@@ -89,7 +89,8 @@ class _Asked:
         Raises InvalidRequest for changes that do not fit.
         """
         question, hooks = self.question, self.hooks
-        after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
+        after = changed(before, question.changes)
+        after = changed(after, changes_of(after, question.lost), "/lost")
         if self.before is not None:
             self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), self.over)
             yield

@@ -1,0 +1,66 @@
+"""What is lost as changes of a request: the same whatever else is named, and never more GPUs in use than are left."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from models.question_parts import Change
+from models.request import PlanRequest
+from models.what_now import WhatNow
+from solver.questions.ask import ask
+from solver.questions.losses import changes_of
+from solver.questions.searches import changed
+from tests.build_job import FIXED, job
+
+
+def _request(**parts: Any) -> PlanRequest:
+    """Two pools of two named hosts of eight GPUs, the first with these fields."""
+    document = job(hosts=(2, 2), allowed={**FIXED, "dp": [1, 2]}).model_dump(mode="json")
+    for pool in document["cluster"]["pools"]:
+        pool["host_names"] = [f"{pool['id']}-h0", f"{pool['id']}-h1"]
+    document["cluster"]["pools"][0] |= parts
+    return PlanRequest.model_validate(document)
+
+
+def _left(request: PlanRequest, *lost: str) -> list[int]:
+    return [pool.num_free_gpus for pool in changed(request, changes_of(request, lost), "/lost").cluster.pools]
+
+
+@pytest.mark.parametrize(
+    ("parts", "num_left"),
+    [
+        ({"num_unhealthy_gpus": 9}, 0),
+        ({"num_reserved_gpus": 8, "num_unhealthy_gpus": 4}, 0),
+        ({"num_reserved_gpus": 12}, 0),
+        ({"num_unhealthy_gpus": 3}, 5),
+        ({}, 8),
+    ],
+)
+def test_a_host_can_be_lost_whatever_part_of_its_pool_is_in_use_or_out_of_service(parts, num_left) -> None:
+    request = _request(**parts)
+    name = request.cluster.pools[0].host_names[0]
+    assert _left(request, name) == [num_left, 16]
+
+
+def test_what_is_named_twice_is_lost_once() -> None:
+    request = _request()
+    pool, link = request.cluster.pools[0], request.cluster.links[0].id
+    for lost in ([pool.id, pool.id], [pool.id, pool.host_names[0]], [*pool.host_names, pool.id], [pool.place] * 2):
+        named = changed(request, changes_of(request, lost), "/lost")
+        forbidden = set(named.constraints.forbidden_places)
+        assert sum(one.num_free_gpus for one in named.cluster.pools if one.place not in forbidden) == 16
+    assert changes_of(request, [link, link]) == changes_of(request, [link])
+
+
+def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
+    request = _request(host_names=[])
+    lost = request.cluster.pools[0].id
+    larger = Change(pointer=f"/cluster/pools/{lost}/num_hosts", value=4)
+    question = WhatNow(request=request, changes=(larger,), lost=(lost,)).model_dump(mode="json")
+    answer = ask(WhatNow.model_validate(question | {"options": {"time_limit_s": 3.0}}), clock=time.process_time)
+    assert answer.ask == "what_now"
+    assert answer.points
+    assert all(lost not in route.pools for point in answer.points for route in point.plan.routes)
