@@ -17,6 +17,7 @@ from models.findings import AxisFindings, StudyFindings, StudyPoint
 
 MILLION = 1e6
 CLOSE = 1e-9  # relative: figures are sums of floats
+PLANLESS = ("infeasible", "refused", "deleted")  # states of members for which no search will find a plan
 Member = Mapping[str, Any]
 
 
@@ -28,6 +29,7 @@ def findings(members: Sequence[Member], stack_profiles: Sequence[str], objective
     )
     best = min(points, key=lambda one: (one.value, one.index), default=None)
     others = [one for one in points if best is not None and one is not best and _may_beat(one, best)]
+    num_open = sum(one["figures"] is None and one["state"] not in PLANLESS for one in members)
     return StudyFindings(
         stack_profiles=tuple(dict.fromkeys(one for one in stack_profiles if one)),
         points=points,
@@ -35,7 +37,7 @@ def findings(members: Sequence[Member], stack_profiles: Sequence[str], objective
         best=None if best is None else best.index,
         may_be_best=tuple(one.index for one in others),
         axes=tuple(_axes(members, {one.index: one for one in points})),
-        says=_words(points, best, others),
+        says=_words(points, best, others, num_open),
     )
 
 
@@ -86,18 +88,20 @@ def _neighbours(
         yield from ((row[a], row[b]) for a, b in itertools.pairwise(sorted(row)))
 
 
-def _words(points: Sequence[StudyPoint], best: StudyPoint | None, others: Sequence[StudyPoint]) -> str:
+def _words(points: Sequence[StudyPoint], best: StudyPoint | None, others: Sequence[StudyPoint], num_open: int) -> str:
     if best is None:
         return "no member has a plan yet"
     if len(points) == 1:
         return f"member {best.index} alone has a plan"
+    unknown = f"; {num_open} without a plan yet may be faster still" if num_open else ""
     if not others:
-        return f"member {best.index} is the fastest: no longer search changes that"
+        of = " of those with plans" if unknown else ""
+        return f"member {best.index} is the fastest{of}: no longer search{of} changes that{unknown}"
     named = ", ".join(str(one.index) for one in others[:20]) + (", ..." if len(others) > 20 else "")
     why = _undecided([best, *others])
     if len(others) == len(points) - 1:
-        return f"{why}: member {best.index} is ahead, but any other ({named}) may be as fast"
-    return f"member {best.index} is ahead; of the others {named} may be as fast: {why}"
+        return f"{why}: member {best.index} is ahead, but any other ({named}) may be as fast{unknown}"
+    return f"member {best.index} is ahead; of the others {named} may be as fast: {why}{unknown}"
 
 
 def _undecided(points: Sequence[StudyPoint]) -> str:

@@ -84,6 +84,18 @@ def test_differences_beyond_the_gaps_are_proven() -> None:
     assert found.stack_profiles == ("p", "q")
 
 
+@pytest.mark.parametrize("bound_s", [0.9, 1.9], ids=["undecided", "decided"])
+def test_a_member_that_may_still_get_a_plan_is_not_said_to_be_beaten(bound_s: float) -> None:
+    """Only those are for which there is no plan, or which are gone."""
+    members = [_member(0, {"/a": 1}, 2.0, bound_s), _member(1, {"/a": 2}, 1.0, 0.9), _member(2, {"/a": 3}, None)]
+    for state in ("queued", "running", "not_found", "incomplete", "cancelled", "failed"):
+        assert "1 without a plan yet may be faster" in findings([*members[:2], members[2] | {"state": state}], []).says
+    for state in ("infeasible", "refused", "deleted"):
+        said = findings([*members[:2], members[2] | {"state": state}], []).says
+        assert "without a plan" not in said
+        assert ("no longer search changes that" in said) == (bound_s > 1.0)
+
+
 def test_a_study_is_a_table_and_a_picture() -> None:
     members = [_member(0, {"/a": "=1"}, 2.0, 1.8), _member(1, {"/a": 2}, None), _member(2, {"/a": 3}, 1.0, 0.9, 16)]
     study = Study.model_validate({
