@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from models.request import PlanRequest
 from solver.network.topology import UPLINK_PREFIX, build_topology
+from solver.questions.missing_links import are_missing
 
 Direction = Literal["more", "less"] | None
 HELPS = frozenset({
@@ -56,6 +57,8 @@ class StatedWorld:
         if len(found) != 1:
             return None
         larger = other if found == {"more"} else self
+        if are_missing(larger.request):
+            return None  # uplinks at full bisection for free, which nobody stated, join no buildings
         other_gpus = any(GPUS.intersection(path[-2:]) for path, _, _ in differences)
         return None if other_gpus and larger.request.constraints.use_all_gpus else found.pop()
 

@@ -205,7 +205,7 @@ def wider(link: Link, times: float) -> tuple[Change, ...]:
 def wider_uplink(place: Place, times: float) -> tuple[Change, ...]:
     """An uplink with so many times its capacity, up to full bisection."""
     pointer = f"/cluster/places/{escaped(place.id)}/uplink/oversubscription"
-    return (put(pointer, max(place.uplink.oversubscription / times, 1.0)),)
+    return (put(pointer, max(place.uplink.oversubscription / times, FULL_BISECTION)),)
 
 
 def with_more_hosts(pool: Pool, times: float) -> tuple[Change, ...]:

@@ -13,14 +13,24 @@ from models.request import Constraints, Objective, PlanRequest
 from solver.network.balancing import balanced_efficiency
 from solver.network.technology import QUEUE_PAIRS
 from solver.questions.changes import MOST_PLACES, changed_document
+from solver.questions.curves import changes_over
+from solver.questions.missing_links import are_missing
 from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, StatedWorld, direction
 from solver.questions.resources import resources_of
 from solver.questions.searches import changed
-from tests.build_request import build_request
+from tests.build_request import build_request, cluster
 
 
 def _changed(*changes: dict[str, Any]) -> PlanRequest:
     return changed(build_request(), [Change.model_validate(one) for one in changes])
+
+
+def by_uplinks() -> dict[str, Any]:
+    """A cluster whose buildings are joined by their uplinks alone, 2 to 1 each."""
+    hardware = cluster() | {"links": []}
+    for place in hardware["places"][1:]:
+        place["uplink"] = {"oversubscription": 2.0}
+    return hardware
 
 
 def test_every_kind_of_change_does_what_it_says() -> None:
@@ -208,6 +218,27 @@ def test_more_gpus_are_no_more_where_all_have_to_be_used() -> None:
     broken = {"pointer": "/cluster/pools/0/num_unhealthy_gpus", "value": 8}
     found = [direction(base, changed(base, [Change.model_validate(one)])) for one in (wave, broken)]
     assert found == ["less", None]
+
+
+def test_full_bisection_that_nobody_stated_is_not_more_than_a_stated_uplink() -> None:
+    """As a default it joins no buildings, so the request that has nothing else is refused."""
+    base = build_request(cluster=by_uplinks())
+    free, full = (
+        changed(base, [Change(pointer="/cluster/places/*/uplink/oversubscription", value=one)]) for one in (1.0, 1.5)
+    )
+    assert direction(base, full) == "more"
+    assert direction(base, free) is None
+
+
+@pytest.mark.parametrize("times", [2.0, 10.0])
+def test_wider_uplinks_join_buildings_still(times: float) -> None:
+    base = build_request(cluster=by_uplinks())
+    all_uplinks = resources_of(base, ["links"])[0]
+    assert all_uplinks.larger is not None
+    for changes in (changes_over(base, "bandwidth", times), all_uplinks.larger(times - 1.0)):
+        wider = changed(base, changes)
+        assert not are_missing(wider)
+        assert direction(base, wider) == "more"
 
 
 def test_a_price_matters_where_cost_is_the_objective() -> None:
