@@ -19,7 +19,7 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.objective import SECONDS_PER_HOUR
-from solver.questions.least import one_price
+from solver.questions.least import one_price, states_prices
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from solver.questions.wishes import at_prices, put
@@ -206,7 +206,7 @@ def usd_per_million_tokens(request: PlanRequest, plan: Plan) -> float | None:
     """GPU-hours at their prices and egress over priced links, per million tokens; None without all prices."""
     prices = {pool.id: pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools}
     hourly = _hourly(plan, prices)
-    if hourly is None:
+    if hourly is None or not states_prices(request):  # plans without an unpriced GPU stand beside others
         return None
     egress = {link.id: link.usd_per_gb or 0.0 for link in request.cluster.links}
     sent = sum(egress.get(load.link, 0.0) * flow.bytes_per_iteration / 1e9

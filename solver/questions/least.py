@@ -247,8 +247,12 @@ def _shown(plan: Plan) -> dict[str, object]:
 
 def one_price(request: PlanRequest) -> tuple[Change, ...]:
     """The changes that make every GPU-hour cost 1 and egress nothing, where not all prices are stated; else none."""
-    stated = all(pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools)
-    return () if stated else at_prices(request.cluster, lambda _: 1.0)
+    return () if states_prices(request) else at_prices(request.cluster, lambda _: 1.0)
+
+
+def states_prices(request: PlanRequest) -> bool:
+    """Whether all GPUs state what they cost."""
+    return all(pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools)
 
 
 def _bound_s(outcome: Outcome | None) -> float | None:

@@ -142,6 +142,27 @@ def test_a_wish_that_all_gpus_be_used_is_given_up_against_gpus_alone() -> None:
     assert against["gpus"].points[0].iteration_s < against["bytes"].points[0].iteration_s, "as replicas of four GPUs"
 
 
+@pytest.mark.parametrize("other", [None, 0.0], ids=["unstated", "free"])
+def test_where_not_all_prices_are_stated_every_plan_is_counted_in_gpu_hours(other: float | None) -> None:
+    """Also one that uses priced GPUs alone: its dollars are no match for the bound of the others."""
+    request = small_request()
+    priced = request["cluster"]["pools"][0]
+    slower = {"bf16_flops_per_s": 0.5 * priced["gpu"]["bf16_flops_per_s"], "usd_per_gpu_hour": other}
+    unpriced = {**priced, "id": "unpriced", "gpu": {**priced["gpu"], "name": "other", **slower}}
+    priced["gpu"]["usd_per_gpu_hour"] = 0.01
+    request["cluster"]["pools"].append(unpriced)
+    request["constraints"]["max_gpus"] = 8
+    (found,) = _asked(request, 6.0, ["money"], max_points=3).frontiers
+    assert "a GPU-hour costs 1" in found.detail
+    assert found.points
+    tokens = build_request(**request).workload.tokens_per_iteration
+    for one in found.points:
+        gpu_hours = one.num_gpus * one.iteration_s / 3600.0 * 1e6 / tokens
+        assert one.usd_per_million_tokens is None
+        assert 0.0 < (one.lower_bound or 0.0) <= gpu_hours * (1.0 + CLOSE)
+        assert one.relative_gap == pytest.approx(1.0 - (one.lower_bound or 0.0) / gpu_hours)
+
+
 def test_a_power_that_is_not_known_is_asked_for() -> None:
     (found,) = _asked(small_request(), 3.0, ["energy"], watts_of_gpu={}).frontiers
     assert not found.points
