@@ -29,12 +29,24 @@ def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
         if kind == "a host":
             pool = next(pool for pool in request.cluster.pools if name in pool.host_names)
             hosts.setdefault(pool.id, []).append(name)
-        elif name not in lost[:number]:
+        elif kind != "a link" and name not in lost[:number]:
             changes.append(_without(request, kind, name))
+    links = _links_gone(request, lost)
+    changes += [Change(pointer=f"/cluster/links/{escaped(link)}", op="remove") for link in links]
     for pool_id, names in hosts.items():
         if pool_id not in lost:
             changes += _without_hosts(request, pool_id, names)
-    return (*changes, *_cut_off(request, set(lost)))
+    return (*changes, *_cut_off(request, links))
+
+
+def _links_gone(request: PlanRequest, lost: Collection[str]) -> list[str]:
+    """Links that are lost themselves, or with a place that holds one of their ends: nothing passes through it."""
+    around, names = ancestors_of(request.cluster), set(lost)
+    return [
+        link.id
+        for link in request.cluster.links
+        if link.id in names or not names.isdisjoint((*around[link.from_place], *around[link.to_place]))
+    ]
 
 
 def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
@@ -63,8 +75,6 @@ def _kinds(request: PlanRequest, name: str) -> list[str]:
 def _without(request: PlanRequest, kind: str, name: str) -> Change:
     if kind == "a place":
         return Change(pointer="/constraints/forbidden_places", op="add", value=name)
-    if kind == "a link":
-        return Change(pointer=f"/cluster/links/{escaped(name)}", op="remove")
     return _all_unhealthy(request, name)
 
 
@@ -105,6 +115,10 @@ def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind])
 
 
 def what_is_gone(request: PlanRequest, name: str) -> tuple[str, ...]:
-    """The pools that go with a place or pool, or the link itself: what losses have in common has the same answer."""
-    around = ancestors_of(request.cluster)
-    return tuple(pool.id for pool in request.cluster.pools if name == pool.id or name in around[pool.place]) or (name,)
+    """The pools and links that go with a place, pool or link: what losses have in common has the same answer.
+
+    A single link of a place led to nothing but it.
+    """
+    around, links = ancestors_of(request.cluster), _links_gone(request, [name])
+    pools = tuple(pool.id for pool in request.cluster.pools if name == pool.id or name in around[pool.place])
+    return pools if pools and len(links) < 2 else (*pools, *links)

@@ -11,7 +11,7 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import WhatNow
 from solver.questions.ask import ask
-from solver.questions.losses import changes_of
+from solver.questions.losses import changes_of, what_is_gone
 from solver.questions.searches import changed
 from tests.build_job import FIXED, job
 
@@ -53,6 +53,26 @@ def test_what_is_named_twice_is_lost_once() -> None:
         forbidden = set(named.constraints.forbidden_places)
         assert sum(one.num_free_gpus for one in named.cluster.pools if one.place not in forbidden) == 16
     assert changes_of(request, [link, link]) == changes_of(request, [link])
+
+
+def test_nothing_passes_through_a_building_that_is_lost() -> None:
+    """Three buildings in a row, of which a job needs two: without the middle one the others are apart."""
+    request = job(hosts=(2, 2, 2), allowed={**FIXED, "dp": [4]})
+    middle, pool = request.cluster.places[-2].id, request.cluster.pools[1].id
+    assert {middle} == set.intersection(*({link.from_place, link.to_place} for link in request.cluster.links))
+    outcomes = {}
+    for lost in (middle, pool):
+        question = WhatNow(request=request, lost=(lost,)).model_dump(mode="json") | {"options": {"time_limit_s": 3.0}}
+        answer = ask(WhatNow.model_validate(question), clock=time.process_time)
+        assert answer.ask == "what_now"
+        outcomes[lost] = answer.outcome
+    assert outcomes == {middle: "infeasible", pool: "planned"}
+    assert what_is_gone(request, middle) != what_is_gone(request, pool)
+
+
+def test_the_last_building_of_a_row_is_lost_as_its_pool_is() -> None:
+    request = job(hosts=(2, 2, 2))
+    assert what_is_gone(request, request.cluster.pools[-1].place) == what_is_gone(request, request.cluster.pools[-1].id)
 
 
 def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
