@@ -18,7 +18,7 @@ from app.terminal.screen import Screen
 if TYPE_CHECKING:
     from app.client.blocking import Client
     from models.questions import Question
-    from models.what_now import PreparedLoss, WhatIfLostAnswer, WhatNowAnswer
+    from models.what_now import WhatIfLostAnswer, WhatNowAnswer
 
 
 def replan(
@@ -142,10 +142,9 @@ def _prepared_document(document: Any) -> WhatIfLostAnswer:
 
 def _prepared(found: WhatIfLostAnswer, lost: list[str]) -> WhatNowAnswer:
     """The answer for one loss. Raises Refused for another one."""
-    by_name: dict[str, PreparedLoss] = {one.name: one for one in found.losses}
-    chosen = by_name.get(lost[0]) if len(lost) == 1 else None
+    chosen = next((one for one in found.losses if [one.name] == lost), None)  # a building before a pool of its name
     if chosen is None or chosen.answer is None:
-        ready = ", ".join(name for name, one in by_name.items() if one.answer is not None)
+        ready = ", ".join(one.name for one in found.losses if one.answer is not None)
         raise refused("invalid-parameter", f"no answer was prepared for {', '.join(lost) or 'no loss'}", "",
                       f"one of {ready}", "Name one loss that was prepared, or ask without --prepared.",
                       where="--lost")  # fmt: skip

@@ -1,8 +1,9 @@
 """Something that is lost, named by its id, as changes of the request; and what a plan could lose."""
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
 
-from models.cluster import Uplink
+from models.cluster import Pool, Uplink
 from models.errors import InvalidRequest
 from models.plan import Plan
 from models.pointers import escaped
@@ -11,42 +12,49 @@ from models.request import PlanRequest
 from models.what_now import LossKind
 from solver.network.places import ancestors_of, buildings_of
 
+Kind = Literal["place", "pool", "link", "host"]
+# What may be lost, as names are looked up.
+KINDS: tuple[Kind, ...] = ("place", "pool", "link", "host")
+# A loss that is prepared for, as what is named by it.
+KIND_OF: dict[LossKind, Kind] = {"building": "place", "pool": "pool", "link": "link"}
 
-def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
-    """The changes that take away places, pools, links or hosts. Raises InvalidRequest for a name of none, or of two."""
-    changes: list[Change] = []
-    hosts: dict[str, list[str]] = {}
+
+def changes_of(request: PlanRequest, lost: Sequence[str], kind: Kind | None = None) -> tuple[Change, ...]:
+    """The changes that take away places, pools, links or hosts, all of one kind where that is given.
+
+    Raises InvalidRequest for a name of none, or of two.
+    """
+    named: dict[Kind, list[str]] = {one: [] for one in KINDS}
     for number, name in enumerate(lost):
-        kinds = _kinds(request, name)
+        kinds = _kinds(request, name) if kind is None else [kind]
         if len(kinds) != 1:
-            what = " and ".join(kinds) if kinds else "neither a place, a pool, a link nor a host"
+            what = " and ".join(f"a {one}" for one in kinds) or "neither a place, a pool, a link nor a host"
             raise InvalidRequest(
                 f"{name!r} is {what} of cluster {request.cluster.name!r}",
                 pointer=f"/lost/{number}",
                 remedy="say by a change which of them is meant" if kinds else "use the id of one of them",
             )
-        (kind,) = kinds
-        if kind == "a host":
-            pool = next(pool for pool in request.cluster.pools if name in pool.host_names)
-            hosts.setdefault(pool.id, []).append(name)
-        elif kind != "a link" and name not in lost[:number]:
-            changes.append(_without(request, kind, name))
-    links = _links_gone(request, lost)
-    changes += [Change(pointer=f"/cluster/links/{escaped(link)}", op="remove") for link in links]
-    for pool_id, names in hosts.items():
-        if pool_id not in lost:
-            changes += _without_hosts(request, pool_id, names)
-    return (*changes, *_cut_off(request, links))
+        if name not in named[kinds[0]]:
+            named[kinds[0]].append(name)
+    links, hosts = _links_gone(request, named["place"], named["link"]), frozenset(named["host"])
+    return (
+        *(Change(pointer="/constraints/forbidden_places", op="add", value=name) for name in named["place"]),
+        *(_all_unhealthy(request, name) for name in named["pool"]),
+        *(Change(pointer=f"/cluster/links/{escaped(name)}", op="remove") for name in links),
+        *(change for pool in request.cluster.pools if pool.id not in named["pool"]
+          for change in _without_hosts(request, pool, hosts)),
+        *_cut_off(request, links),
+    )  # fmt: skip
 
 
-def _links_gone(request: PlanRequest, lost: Collection[str]) -> list[str]:
+def _links_gone(request: PlanRequest, places: Collection[str], links: Collection[str]) -> tuple[str, ...]:
     """Links that are lost themselves, or with a place that holds one of their ends: nothing passes through it."""
-    around, names = ancestors_of(request.cluster), set(lost)
-    return [
+    around = ancestors_of(request.cluster)
+    return tuple(
         link.id
         for link in request.cluster.links
-        if link.id in names or not names.isdisjoint((*around[link.from_place], *around[link.to_place]))
-    ]
+        if link.id in links or not {*around[link.from_place], *around[link.to_place]}.isdisjoint(places)
+    )
 
 
 def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
@@ -61,21 +69,15 @@ def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
             yield Change(pointer=f"/cluster/places/{escaped(place.id)}/parent", value=None)
 
 
-def _kinds(request: PlanRequest, name: str) -> list[str]:
+def _kinds(request: PlanRequest, name: str) -> list[Kind]:
     cluster = request.cluster
-    found = {
-        "a place": any(one.id == name for one in cluster.places),
-        "a pool": any(one.id == name for one in cluster.pools),
-        "a link": any(one.id == name for one in cluster.links),
-        "a host": any(name in one.host_names for one in cluster.pools),
+    found: dict[Kind, bool] = {
+        "place": any(one.id == name for one in cluster.places),
+        "pool": any(one.id == name for one in cluster.pools),
+        "link": any(one.id == name for one in cluster.links),
+        "host": any(name in one.host_names for one in cluster.pools),
     }
     return [kind for kind, is_one in found.items() if is_one]
-
-
-def _without(request: PlanRequest, kind: str, name: str) -> Change:
-    if kind == "a place":
-        return Change(pointer="/constraints/forbidden_places", op="add", value=name)
-    return _all_unhealthy(request, name)
 
 
 def _all_unhealthy(request: PlanRequest, pool_id: str) -> Change:
@@ -85,18 +87,19 @@ def _all_unhealthy(request: PlanRequest, pool_id: str) -> Change:
     return Change(pointer=f"/cluster/pools/{escaped(pool_id)}/num_unhealthy_gpus", value=gone)
 
 
-def _without_hosts(request: PlanRequest, pool_id: str, names: Sequence[str]) -> list[Change]:
+def _without_hosts(request: PlanRequest, pool: Pool, names: Collection[str]) -> list[Change]:
     """Fewer hosts. GPUs in use by others or out of service may be on those that are left, as many as fit there."""
-    pool = next(one for one in request.cluster.pools if one.id == pool_id)
     left = [name for name in pool.host_names if name not in names]
+    if len(left) == len(pool.host_names):
+        return []
     if not left:
-        return [_all_unhealthy(request, pool_id)]
+        return [_all_unhealthy(request, pool.id)]
     num_gpus = len(left) * pool.gpus_per_host
     num_reserved = min(pool.num_reserved_gpus, num_gpus)
     num_unhealthy = min(pool.num_unhealthy_gpus, num_gpus - num_reserved)
     fields = {"host_names": left, "num_hosts": len(left), "num_reserved_gpus": num_reserved,
               "num_unhealthy_gpus": num_unhealthy}  # fmt: skip
-    at = f"/cluster/pools/{escaped(pool_id)}"
+    at = f"/cluster/pools/{escaped(pool.id)}"
     return [Change(pointer=f"{at}/{name}", value=value) for name, value in fields.items()]
 
 
@@ -114,11 +117,13 @@ def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind])
         yield from (("link", link.id) for link in request.cluster.links if link.id in carrying)
 
 
-def what_is_gone(request: PlanRequest, name: str) -> tuple[str, ...]:
+def what_is_gone(request: PlanRequest, kind: Kind, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The pools and links that go with a place, pool or link: what losses have in common has the same answer.
 
     A single link of a place led to nothing but it.
     """
-    around, links = ancestors_of(request.cluster), _links_gone(request, [name])
-    pools = tuple(pool.id for pool in request.cluster.pools if name == pool.id or name in around[pool.place])
-    return pools if pools and len(links) < 2 else (*pools, *links)
+    around = ancestors_of(request.cluster)
+    links = _links_gone(request, [name] if kind == "place" else (), [name] if kind == "link" else ())
+    named = {pool.id: {"pool": (pool.id,), "place": around[pool.place]}.get(kind, ()) for pool in request.cluster.pools}
+    pools = tuple(pool for pool, names in named.items() if name in names)
+    return pools, links if not pools or len(links) > 1 else ()

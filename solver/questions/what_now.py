@@ -15,7 +15,7 @@ from models.question_parts import QuestionBase
 from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
-from solver.questions.losses import changes_of, possible_losses, what_is_gone
+from solver.questions.losses import KIND_OF, Kind, changes_of, possible_losses, what_is_gone
 from solver.questions.more import direction
 from solver.questions.move_bounds import MoveBounds
 from solver.questions.own_rows import own_bound_s
@@ -44,12 +44,16 @@ class _Learned:
 
 @dataclass
 class _Asked:
-    """One question under way; its first plan may take until `over`, where the time it has is a share of more."""
+    """One question under way; its first plan may take until `over`, where the time it has is a share of more.
+
+    `kind`: what the names of what is lost are names of, where that is known.
+    """
 
     question: WhatNow
     hooks: RunHooks
     before: ReplanCase | None
     over: Callable[[], bool]
+    kind: Kind | None = None
     replanning: ReplanSearch | None = None
     complete: bool = False
 
@@ -90,7 +94,7 @@ class _Asked:
         """
         question, hooks = self.question, self.hooks
         after = changed(before, question.changes)
-        after = changed(after, changes_of(after, question.lost), "/lost")
+        after = changed(after, changes_of(after, question.lost, self.kind), "/lost")
         if self.before is not None:
             self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), self.over)
             yield
@@ -244,10 +248,10 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
         "losses": tuple(PreparedLoss(kind=kind, name=name, answer=None) for kind, name in losses),
     })  # fmt: skip
     found(answer)
-    known: dict[tuple[str, ...], WhatNowAnswer] = {}
+    known: dict[tuple[tuple[str, ...], tuple[str, ...]], WhatNowAnswer] = {}
     learned = _Learned()
-    alike = [what_is_gone(before, name) for _, name in losses]
-    for number, (_, name) in enumerate(losses):
+    alike = [what_is_gone(before, KIND_OF[kind], name) for kind, name in losses]
+    for number, (kind, name) in enumerate(losses):
         if alike[number] in known:
             same = known[alike[number]].model_copy(update={"lost": (name,)})
             answer = _with(answer, number, same, hooks.elapsed_s)
@@ -258,7 +262,7 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
         limit_s = hooks.left_s * (share if known else max(share, FIRST_SHARE))
         one = WhatNow(request=before, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
-        asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan, hooks.stopped)
+        asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan, hooks.stopped, KIND_OF[kind])
         for _ in asked.ways_on(before, learned):
             continue
         learned.fastest = asked.fastest or learned.fastest

@@ -144,7 +144,8 @@ def test_a_loss_that_leaves_no_plan_ends_as_a_search_without_one(outcome: Status
                           time_tolerance=0.15, points=(), chosen=None, lower_bound_s=0.0, complete=True, elapsed_s=0.0,
                           reasons=(reason,) if outcome == "infeasible" else ())  # fmt: skip
     loss = PreparedLoss(kind="building", name="west", answer=reply)
-    found = WhatIfLostAnswer(stack_profile="s", before_s=2.0, losses=(loss,), complete=True, elapsed_s=0.0)
+    pool = PreparedLoss(kind="pool", name="west", answer=None)  # what goes with the building is lost with it
+    found = WhatIfLostAnswer(stack_profile="s", before_s=2.0, losses=(loss, pool), complete=False, elapsed_s=0.0)
     assert run(None, "replan", written(tmp_path, found.model_dump_json()), "--prepared", "--lost", "west") == code
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from models.errors import InvalidRequest
 from models.question_parts import Change
 from models.request import PlanRequest
-from models.what_now import WhatNow
+from models.what_now import WhatIfLost, WhatNow
 from solver.questions.ask import ask
 from solver.questions.losses import changes_of, what_is_gone
 from solver.questions.searches import changed
@@ -67,12 +68,27 @@ def test_nothing_passes_through_a_building_that_is_lost() -> None:
         assert answer.ask == "what_now"
         outcomes[lost] = answer.outcome
     assert outcomes == {middle: "infeasible", pool: "planned"}
-    assert what_is_gone(request, middle) != what_is_gone(request, pool)
+    assert what_is_gone(request, "place", middle) != what_is_gone(request, "pool", pool)
 
 
 def test_the_last_building_of_a_row_is_lost_as_its_pool_is() -> None:
     request = job(hosts=(2, 2, 2))
-    assert what_is_gone(request, request.cluster.pools[-1].place) == what_is_gone(request, request.cluster.pools[-1].id)
+    last = request.cluster.pools[-1]
+    assert what_is_gone(request, "place", last.place) == what_is_gone(request, "pool", last.id)
+
+
+def test_every_loss_is_prepared_for_also_where_a_pool_has_the_name_of_its_building() -> None:
+    document = job(hosts=(2, 2), allowed={**FIXED, "dp": [4]}).model_dump(mode="json")
+    for pool in document["cluster"]["pools"]:
+        pool["id"] = pool["place"]
+    question = {"request": document, "options": {"time_limit_s": 6.0}}
+    answer = ask(WhatIfLost.model_validate(question), clock=time.process_time)
+    assert answer.ask == "what_if_lost"
+    found = {(one.kind, one.name): one.answer for one in answer.losses}
+    assert {("building", "b0"), ("pool", "b0"), ("building", "b1"), ("pool", "b1")} <= found.keys()
+    assert all(one is not None for one in found.values())
+    with pytest.raises(InvalidRequest, match="a place and a pool"):
+        changes_of(PlanRequest.model_validate(document), ["b0"])
 
 
 def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
