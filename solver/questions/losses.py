@@ -44,6 +44,7 @@ def changes_of(request: PlanRequest, lost: Sequence[str], kind: Kind | None = No
         *(change for pool in request.cluster.pools if pool.id not in named["pool"]
           for change in _without_hosts(request, pool, hosts)),
         *_cut_off(request, links),
+        *_apart(request, links),
     )  # fmt: skip
 
 
@@ -67,6 +68,12 @@ def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
     for place in cluster.places:
         if cluster.fabric != "one" and place.id in before - after and place.uplink == Uplink():
             yield Change(pointer=f"/cluster/places/{escaped(place.id)}/parent", value=None)
+
+
+def _apart(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
+    """Without its last link a job goes on in one building: that nothing joins them is what happened, not left out."""
+    if request.cluster.fabric == "linked" and lost and len(lost) == len(request.cluster.links):
+        yield Change(pointer="/cluster/fabric", value="separate")
 
 
 def _kinds(request: PlanRequest, name: str) -> list[Kind]:

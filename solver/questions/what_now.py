@@ -199,7 +199,8 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
 def _inherit(replanning: ReplanSearch, hooks: RunHooks) -> None:
     """What bounds the world before, bounds one with nothing but less, but for configurations of its own."""
     before, bound_s = replanning.before.context.request, replanning.before.bound_s
-    if direction(before, replanning.request) == "less":
+    after = replanning.request.with_cluster(fabric=before.cluster.fabric)  # which says nothing of any plan
+    if direction(before, after) == "less":
         own_s = own_bound_s(replanning.request, before, bound_s, hooks.stopped)
         replanning.inherited_s = max(replanning.inherited_s, min(bound_s, own_s))
 

@@ -13,6 +13,7 @@ from models.request import PlanRequest
 from models.what_now import WhatIfLost, WhatNow
 from solver.questions.ask import ask
 from solver.questions.losses import changes_of, what_is_gone
+from solver.questions.missing_links import are_missing
 from solver.questions.searches import changed
 from tests.build_job import FIXED, job
 
@@ -69,6 +70,18 @@ def test_nothing_passes_through_a_building_that_is_lost() -> None:
         outcomes[lost] = answer.outcome
     assert outcomes == {middle: "infeasible", pool: "planned"}
     assert what_is_gone(request, "place", middle) != what_is_gone(request, "pool", pool)
+
+
+def test_a_job_goes_on_in_one_building_when_the_last_link_is_lost() -> None:
+    """Two replicas fit into either; the four of the plan before do not, so its degrees cannot be kept."""
+    request = job(hosts=(2, 2), allowed={**FIXED, "dp": [2, 4]})
+    lost = [link.id for link in request.cluster.links]
+    question = {"request": request, "lost": lost, "options": {"time_limit_s": 9.0}}
+    answer = ask(WhatNow.model_validate(question), clock=time.process_time)
+    assert answer.ask == "what_now"
+    assert answer.outcome == "planned"
+    assert not are_missing(changed(request, changes_of(request, lost)))
+    assert answer.points[0].lower_bound_s > 0.0
 
 
 def test_the_last_building_of_a_row_is_lost_as_its_pool_is() -> None:
