@@ -17,7 +17,7 @@ from app.jobs.access import ANYBODY, Caller, caller_of
 from app.jobs.service import PlanService
 from app.settings import InvalidSetting, Settings
 from app.storage.keys import KeyStore
-from app.storage.tables import is_outage
+from app.storage.outages import is_outage
 
 CALLER = "isthmus.caller"
 OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans", "/new", "/compare", "/studies", "/accuracy")

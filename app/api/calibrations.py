@@ -98,7 +98,7 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     order = {"rows": rows, **asked.model_dump(include={"name", "constants", "profile"})}
     text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
     most = service.settings.max_calibrations
-    row = await run_sync(partial(service.calibrations.insert, caller.owner, text, most=most))
+    row = await service.write(partial(service.calibrations.insert, caller.owner, text, most=most))
     if row is None:
         full = Fault("quota-exceeded", f"there are {most} calibrations of this owner, which is the limit", "",
                      f"at most {most} calibrations of one owner", "Delete a calibration.", limit=most)  # fmt: skip
@@ -130,9 +130,9 @@ def read_calibration(calibration_id: CalibrationId, service: Service, caller: As
 
 @router.delete("/{calibration_id}", status_code=204, responses=documented(400, 404, 503),
                response_description="Removed.", summary="Remove a calibration")  # fmt: skip
-def delete_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
+async def delete_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
     """Remove it; plans that used it keep the profile they took from it."""
-    if not service.calibrations.delete(calibration_id, owner=caller.sees):
+    if not await service.write(partial(service.calibrations.delete, calibration_id, owner=caller.sees)):
         raise gone("calibration", calibration_id)
     return Response(status_code=204)
 

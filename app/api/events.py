@@ -20,7 +20,7 @@ from app.api.plans import PlanId, found
 from app.api.problems import documented
 from app.api.strict import StrictRoute
 from app.jobs.service import PlanService
-from app.storage.tables import is_outage
+from app.storage.outages import is_outage
 
 LOG = logging.getLogger("isthmus.api")
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)

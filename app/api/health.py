@@ -20,6 +20,7 @@ from app.jobs.access import Busy
 from app.jobs.service import PlanService
 from app.storage.migrations import SCHEMA_VERSION
 from app.storage.plans import STATES
+from app.storage.tables import check_writable
 
 router = APIRouter(tags=["operations"])
 METRICS_EXAMPLE = 'isthmus_plans{state="queued"} 3.0\nisthmus_oldest_queued_seconds 12.5\nisthmus_workers 2.0\n'
@@ -82,6 +83,7 @@ def ready(service: Service) -> Health:
     if service.closing.is_set():
         raise _not_ready("the service is stopping")
     if service.workers.num_living(service.settings.dead_worker_s) == 0:
+        check_writable(service.engine)  # a worker that cannot write cannot show itself: that is told instead
         raise _not_ready("no worker has shown itself lately")
     return Health()
 

@@ -75,7 +75,7 @@ async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_
         row = service.plans.get(submitted.plan_id)
         return submitted, row, b"" if row is None else _compact(_status(service, row))
 
-    submitted, row, body = await run_sync(submit_and_look, limiter=service.writers)
+    submitted, row, body = await service.write(submit_and_look)
     service.list_responses.clear()
     if wait_s:
         row = await _ended(service, submitted.plan_id, wait_s)
@@ -203,7 +203,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
              summary="Stop a search and keep its best plan")  # fmt: skip
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
-    row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
+    row = await service.write(partial(service.plans.cancel, plan_id, owner=caller.sees))
     service.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
@@ -223,7 +223,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking, if_matc
             raise gone("plan", plan_id)
         if etag(plan_id, revision) not in (one.strip() for one in if_match.split(",")):  # weak tags never match
             raise _changed()
-    is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees, revision=revision))
+    is_gone = await service.write(partial(service.plans.delete, plan_id, owner=caller.sees, revision=revision))
     service.forget(plan_id)
     if not is_gone:
         raise gone("plan", plan_id) if revision is None else _changed()

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error, refused
 from app.jobs.access import Busy
-from app.storage.tables import is_outage
+from app.storage.outages import UNKNOWN, is_outage, outage_of
 from models.errors import PlannerError
 
 LOG = logging.getLogger("isthmus.api")
@@ -227,9 +227,10 @@ def _database(request: Request, error: sa.exc.SQLAlchemyError) -> JSONResponse:
 
 def no_database(path: str, error: sa.exc.SQLAlchemyError) -> JSONResponse:
     """The answer while the database does not answer, or cannot write."""
-    LOG.error("the database does not answer", extra={"path": path, "detail": str(error)[:500]})
-    fault = Fault("not-ready", "the database of the service does not answer", "", "",
-                  "Send the request again after the time in Retry-After.")  # fmt: skip
+    outage = outage_of(error) or UNKNOWN
+    LOG.error("the database does not answer", extra={"path": path, "detail": str(error)[:500], "remedy": outage.remedy})
+    fault = Fault("not-ready", f"the database of the service: {outage.what}", "", "",
+                  "Send the request again after the time in Retry-After.", "the service")  # fmt: skip
     return problem(path, [fault], headers={"Retry-After": "5"})
 
 

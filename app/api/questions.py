@@ -50,7 +50,7 @@ async def submit(
         if question is None:
             raise gone("plan", str(body.root.plan_id), pointer="/plan_id")
         work = partial(submit_question, service, question, caller=caller, urgency=chosen, key=key)
-        submitted = await run_sync(work, limiter=service.writers)
+        submitted = await service.write(work)
     row = await run_sync(_found, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/questions/{row.id}", "Retry-After": "2"}
     if not submitted.is_new:
@@ -101,17 +101,19 @@ def read_form(question_id: QuestionId, form: AnswerForm, service: Service, calle
 @router.post("/{question_id}:cancel", name="cancel_question", response_model=QuestionStatus,
              responses=documented(400, 404, 503), response_description="It has been asked to stop.",
              summary="Stop a question and keep what it has")  # fmt: skip
-def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Response:
+async def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Response:
     """A queued question ends at once, a running one soon; an answered one stays as it is."""
-    row = existing("question", question_id, service.questions.cancel(question_id, owner=caller.sees))
-    return Response(_text(row), media_type=JSON)
+    row = existing(
+        "question", question_id, await service.write(partial(service.questions.cancel, question_id, owner=caller.sees))
+    )
+    return Response(await run_sync(_text, row), media_type=JSON)
 
 
 @router.delete("/{question_id}", name="delete_question", status_code=204, responses=documented(400, 404, 503),
                summary="Remove a question", response_description="Removed.")  # fmt: skip
-def delete(question_id: QuestionId, service: Service, caller: Asking) -> Response:
+async def delete(question_id: QuestionId, service: Service, caller: Asking) -> Response:
     """Remove the question and its answer; a running search is stopped and forgotten."""
-    if not service.questions.delete(question_id, owner=caller.sees):
+    if not await service.write(partial(service.questions.delete, question_id, owner=caller.sees)):
         raise gone("question", question_id)
     return Response(status_code=204)
 

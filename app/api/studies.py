@@ -79,7 +79,7 @@ async def submit_a_study(
     held = None if key is None else f"study:{key}"
     with service.holding_key(held, caller.owner):
         submit = partial(submit_study, service, order, caller=caller, urgency=chosen, key=key)
-        submitted = await run_sync(submit)
+        submitted = await service.write(submit)
     service.list_responses.clear()
     row = await run_sync(found_study, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
@@ -133,7 +133,7 @@ def read_form(study_id: StudyId, form: AnswerForm, service: Service, caller: Ask
 async def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
     row = await run_sync(found_study, service, study_id, caller)
-    await run_sync(service.studies.cancel, row.id)
+    await service.write(partial(service.studies.cancel, row.id))
     service.forget()
     return JSONResponse(await run_sync(_study, service, row))
 
@@ -142,7 +142,7 @@ async def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> R
                response_description="Removed.")  # fmt: skip
 async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Remove the study and all its plans; running searches are stopped and forgotten."""
-    is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
+    is_gone = await service.write(partial(service.studies.delete, study_id, owner=caller.sees))
     service.forget()
     if not is_gone:
         raise gone("study", study_id)

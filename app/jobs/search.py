@@ -16,9 +16,9 @@ from app.jobs.children import Ended, Limits, plan_task, run_in_child
 from app.jobs.program import program
 from app.jobs.resuming import documents_of
 from app.settings import Settings
+from app.storage.outages import is_outage
 from app.storage.plans import State, StopReason, kind_of
 from app.storage.queue import Claim, PlanQueue
-from app.storage.tables import is_outage
 from app.telemetry import TRACER
 from models.outcome import NotFound
 from models.statements import bounds_time

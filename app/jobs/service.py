@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import sqlalchemy as sa
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, fail_after
+from anyio.to_thread import run_sync
 from pydantic import BaseModel
 
 from app.documents import canonical, check_request_limits, check_schedule_limits
@@ -29,7 +31,7 @@ from app.storage.plans import PlanStore, scoped_key
 from app.storage.queue_figures import QueueFigures
 from app.storage.searches import KeptSearch
 from app.storage.studies import StudyStore
-from app.storage.tables import create_engine
+from app.storage.tables import PATIENCE_S, create_engine, writing
 from app.storage.webhooks import NewWebhook, WebhookStore
 from app.storage.workers import WorkerStore
 from models.catalogue import entry_names
@@ -47,6 +49,8 @@ POSTGRES_WRITERS = 8  # submissions of one process at once; each waits for the d
 SMALLER = "Send a smaller document, or the same again when the service has less to do."
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
 STARVED_S = 10.0  # past its limits for what has no answer yet; at a load of 7 a schedule of 0.2 s had none after 1.2 s
+
+Stored = TypeVar("Stored")
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,28 @@ class PlanService:
         self.responses = ResponseCache()
         self.status_responses = ResponseCache(fresh_s=BRIEFLY_S)
         self.list_responses = ResponseCache(fresh_s=BRIEFLY_S)
-        # Others wait in line here, without a thread each.
         self.writers = CapacityLimiter(SQLITE_WRITERS if self.engine.dialect.name == "sqlite" else POSTGRES_WRITERS)
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
         self._keys_lock = threading.Lock()
         self.direct_places = Shares(settings.num_direct_solves, settings.max_direct_per_key)
+
+    async def write(self, action: Callable[[], Stored]) -> Stored:
+        """What an action that stores something answers; others wait in line here without a thread each, for so long.
+
+        In the threads of those who read they would leave none to tell a monitor that nothing can be stored.
+        """
+        place = object()
+        try:
+            with fail_after(PATIENCE_S):
+                await self.writers.acquire_on_behalf_of(place)
+        except TimeoutError:
+            raise sa.exc.TimeoutError("those before it store nothing") from None
+        try:
+            return await run_sync(action, limiter=CapacityLimiter(1))
+        finally:
+            self.writers.release_on_behalf_of(place)
 
     def forget(self, plan_id: str | None = None) -> None:
         """Let go of what is kept in memory of a plan, or of all plans, and of every list."""
@@ -220,7 +239,7 @@ class PlanService:
     ) -> list[bytes]:
         """The answers of tasks that make one direct computation, which counts among the submissions of its key."""
         if caller.key_id:
-            with self.engine.begin() as connection:
+            with writing(self.engine) as connection:
                 self.quotas.admit_direct(connection, caller)
         with self.direct_places.place(caller) as there_is_room:
             if not there_is_room:

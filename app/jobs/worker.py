@@ -18,9 +18,9 @@ from app.jobs.supervisor import Supervisor
 from app.jobs.warm_up import compile_once
 from app.settings import Settings
 from app.storage.lease import unknown
+from app.storage.outages import is_outage
 from app.storage.plans import State
 from app.storage.queue import MOST_URGENT, Claim, PlanQueue
-from app.storage.tables import is_outage
 from app.storage.workers import WorkerStore, new_holder
 
 LOG = logging.getLogger("isthmus.worker")

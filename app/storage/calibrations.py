@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.storage.listing import newest_first, owned
-from app.storage.tables import CALIBRATIONS, Store, timed_id
+from app.storage.tables import CALIBRATIONS, Store, timed_id, writing
 
 CALIBRATION_PREFIX = "cal_"
 
@@ -29,7 +29,7 @@ class CalibrationStore(Store):
         """Keep a calibration under a new id; None when its owner has `most` already."""
         now = self._clock()
         row = CalibrationRow(timed_id(CALIBRATION_PREFIX, now), owner, document, now)
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             connection.execute(sa.insert(CALIBRATIONS).values(**vars(row)))
             mine = sa.select(sa.func.count()).select_from(CALIBRATIONS).where(CALIBRATIONS.c.owner == owner)
             if most is not None and connection.execute(mine).scalar_one() > most:
@@ -39,7 +39,7 @@ class CalibrationStore(Store):
 
     def delete_older_than(self, at: float) -> int:
         """Remove those made before that time; returns how many."""
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             return connection.execute(sa.delete(CALIBRATIONS).where(CALIBRATIONS.c.created_at < at)).rowcount
 
     def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
@@ -54,5 +54,5 @@ class CalibrationStore(Store):
 
     def delete(self, name: str, *, owner: str | None) -> bool:
         """Remove one; plans that used it keep what they took from it."""
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             return connection.execute(sa.delete(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner))).rowcount > 0

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import sqlalchemy as sa
 
-from app.storage.tables import KEYS, USAGE, Store
+from app.storage.tables import KEYS, USAGE, Store, writing
 
 Scope = Literal["read", "submit", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -68,7 +68,7 @@ class KeyStore(Store):
             "created_at": self._clock(),
             "revoked_at": None,
         }
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             scopes = " ".join(sorted(new.scopes))
             connection.execute(sa.insert(KEYS).values(**values, scopes=scopes, secret_digest=digest_of(secret)))
         return _row({**values, "scopes": scopes}), f"isthmus_{key_id}_{secret}"
@@ -87,7 +87,7 @@ class KeyStore(Store):
     def revoke(self, key_id: str) -> bool:
         """End a key now; false when there is no such living key."""
         change = sa.update(KEYS).where(KEYS.c.id == key_id, KEYS.c.revoked_at.is_(None))
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             return connection.execute(change.values(revoked_at=self._clock())).rowcount > 0
 
     def all(self) -> list[KeyRow]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.storage.lease import OPEN
-from app.storage.tables import PLANS, SEARCHES
+from app.storage.tables import PLANS, SEARCHES, writing
 
 
 @dataclass(frozen=True)
@@ -53,5 +53,5 @@ def delete_kept_before(engine: sa.Engine, at: float) -> int:
     """Forget what ended searches kept before that time, those of removed plans too; returns how many."""
     going = sa.select(PLANS.c.id).where(PLANS.c.state.in_(OPEN))
     query = sa.delete(SEARCHES).where(SEARCHES.c.kept_at < at, SEARCHES.c.plan_id.not_in(going))
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         return connection.execute(query).rowcount

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import threading
@@ -34,6 +35,10 @@ POSTGRES_LEAST_PATIENCE = "SET idle_in_transaction_session_timeout = '15s'"
 CLAIMS = 0x15733A5  # the number of our advisory lock; any that other programs of the database do not use
 
 KEY_CHARACTERS = 300  # of an idempotency key with its owner, as stored; SQLite takes more, Postgres does not
+
+PATIENCE_S = 30.0  # for the lock of an SQLite file: half of what a proxy waits for an answer, as a rule
+
+MONITOR_S = 0.5  # the same where a monitor asks, whose own patience is often a second
 
 WAL_ATTEMPTS, WAL_PAUSE_S = 500, 0.02  # as long as a program that starts beside may need, ten seconds
 
@@ -240,14 +245,16 @@ _WRITERS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 @contextmanager
-def writing(engine: sa.Engine, *, claims: bool = False) -> Iterator[sa.Connection]:
+def writing(engine: sa.Engine, *, claims: bool = False, patience_s: float = PATIENCE_S) -> Iterator[sa.Connection]:
     """A transaction that writes; one that `claims` plans sees no other such transaction under way.
 
     SQLite has one writer at a time, whoever writes; the threads of this process wait for each other by a lock, because
-    SQLite itself makes them sleep and look again.
+    SQLite itself makes them sleep and look again. Both together wait for `patience_s` at most: where another program
+    has the database locked, each thread would wait as long again after the one before it.
     """
     if engine.dialect.name == "sqlite":
-        with _WRITERS[str(engine.url)], engine.begin() as connection:
+        with _turn(engine, patience_s) as left_s, engine.begin() as connection:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={math.ceil(left_s * 1000)}")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
         return
@@ -255,6 +262,24 @@ def writing(engine: sa.Engine, *, claims: bool = False) -> Iterator[sa.Connectio
         if claims:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CLAIMS)))
         yield connection
+
+
+@contextmanager
+def _turn(engine: sa.Engine, patience_s: float) -> Iterator[float]:
+    """The lock of this process on one database, and how many seconds are left; as SQLite says it where none are."""
+    lock, until = _WRITERS[str(engine.url)], time.monotonic() + patience_s
+    if not lock.acquire(timeout=patience_s):
+        raise sa.exc.OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError("database is locked"))
+    try:
+        yield max(0.0, until - time.monotonic())
+    finally:
+        lock.release()
+
+
+def check_writable(engine: sa.Engine) -> None:
+    """Raise what keeps this program from writing, and soon: a monitor asks."""
+    with writing(engine, patience_s=MONITOR_S) as connection:
+        connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))
 
 
 def _create_privately(path: Path) -> None:
@@ -265,41 +290,16 @@ def _create_privately(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def is_outage(error: BaseException) -> bool:
-    """Whether the database did not answer, or could not write: the same statement can succeed later.
-
-    >>> is_outage(sa.exc.OperationalError("select 1", {}, Exception("database or disk is full")))
-    True
-    >>> is_outage(sa.exc.IntegrityError("insert", {}, Exception("UNIQUE constraint failed")))
-    False
-    """
-    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
-        return True
-    return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
-
-
 def _prepare_postgres(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(POSTGRES_LEAST_PATIENCE)
     connection.commit()
 
 
-def is_disk_full(error: BaseException) -> bool:
-    """Whether SQLite has no room, be it for the file or for the logs beside it, whose lack is an I/O error to it.
-
-    >>> is_disk_full(sa.exc.OperationalError("select 1", {}, sqlite3.OperationalError("disk I/O error")))
-    True
-    """
-    cause = getattr(error, "orig", None)
-    return isinstance(cause, sqlite3.OperationalError) and any(
-        words in str(cause) for words in ("disk is full", "disk I/O error")
-    )
-
-
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # IMMEDIATE makes writers queue up at BEGIN; a deferred one could deadlock when it upgrades its lock.
     connection.isolation_level = "IMMEDIATE"
-    for pragma in ("busy_timeout=30000", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in (f"busy_timeout={PATIENCE_S * 1000:.0f}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     _use_write_ahead_log(connection)
 

@@ -65,16 +65,13 @@ def _about_the_database(error: Exception) -> str | None:
     """What a user can do about an error of the database; None for any other error."""
     if "sqlalchemy" not in sys.modules:  # which takes long to import, and most commands need no database
         return None
-    from sqlalchemy.exc import SQLAlchemyError
-
     from app.storage.migrations import IncompatibleDatabase
-    from app.storage.tables import is_outage
+    from app.storage.outages import outage_of
 
     if isinstance(error, IncompatibleDatabase):
         return str(error)
     first_line = str(error).partition("\n")[0]
     if getattr(getattr(error, "orig", None), "sqlstate", None) == NOT_ALLOWED:
         return f"{first_line}. Make its user the owner of the database, or grant what it lacks."
-    if not isinstance(error, SQLAlchemyError) or not is_outage(error):
-        return None
-    return f"it does not answer: {first_line}. Start it, or name another by ISTHMUS_DATABASE_URL or --database."
+    outage = outage_of(error)
+    return None if outage is None else f"{outage.what}: {first_line}. {outage.remedy}"

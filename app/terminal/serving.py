@@ -24,7 +24,8 @@ from app.main import create_app
 from app.settings import InvalidSetting, Settings
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
-from app.storage.tables import create_engine, is_disk_full
+from app.storage.outages import FULL, outage_of
+from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
 from app.telemetry import start_traces
 from app.terminal.exits import Failed
@@ -92,7 +93,7 @@ def _can_start(settings: Settings) -> bool:
         create_tables(engine)
         check_openness(settings, KeyStore(engine))
     except sa.exc.OperationalError as error:
-        if not is_disk_full(error):
+        if outage_of(error) is not FULL:
             raise
         LOG.error("waiting for room on the disk", extra={"detail": str(error)[:200]})
         return False

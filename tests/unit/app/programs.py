@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,6 +78,14 @@ def searching(client: Client, plan_id: str) -> bool:
 def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """Every process below one."""
     return psutil.Process(process.pid).children(recursive=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """An SQLite file in the middle of somebody else's transaction that writes."""
+    with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
 
 
 def sqlite(folder: Path) -> str:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -17,8 +18,19 @@ from fastapi.testclient import TestClient
 
 from app.storage.plans import TERMINAL
 from tests.unit.app import fake_solver
-from tests.unit.app.http_client import Client
-from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, sqlite, started, state_of
+from tests.unit.app.http_client import Client, ServiceError
+from tests.unit.app.programs import (
+    HOST,
+    await_,
+    free_port,
+    locked,
+    program,
+    ready,
+    searching,
+    sqlite,
+    started,
+    state_of,
+)
 from tests.unit.app.service_fixture import request_for, running, settings_for, submit
 
 
@@ -46,6 +58,23 @@ def test_a_service_that_dies_between_the_insert_and_the_reply_made_one_plan(tmp_
         assert (status, headers.get("idempotency-replayed")) == (202, "true")
         await_(lambda: state_of(client, plan["id"]) == "succeeded", "succeeded")
         assert len(json.loads(client.get("/v1/plans"))["items"]) == 1
+
+
+def test_who_reads_is_answered_while_many_wait_to_write_to_a_locked_file(tmp_path: Path) -> None:
+    port = free_port()
+    with program("serve", port, sqlite(tmp_path), "one"):
+        ready(client := Client(HOST, port))
+        plan = _post(port, fake_solver.FINDS, "k1")[1]["id"]
+        with ThreadPoolExecutor(45) as threads:
+            with locked(tmp_path / "crash.sqlite"):
+                cancels = [threads.submit(client.post, f"/v1/plans/{plan}:cancel", {}) for _ in range(45)]
+                await_(lambda: not client.is_ready(), "not ready")
+                with pytest.raises(ServiceError, match="another program keeps it locked") as refused:
+                    client.get("/healthz/ready")
+                assert refused.value.status == 503
+                assert json.loads(client.get("/v1/plans"))["items"][0]["id"] == plan
+            assert {one.result()["id"] for one in cancels} == {plan}
+        ready(client)
 
 
 def _answers(port: int) -> bool:

@@ -1,8 +1,10 @@
-"""Connections: one that may only read is not kept until the program ends."""
+"""Connections: one that may only read is not kept, and those that cannot write wait no longer than one does."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from app.storage.migrations import create_tables
-from app.storage.tables import SCHEMA, create_engine, is_outage, writing
+from app.storage.outages import OF_SQLITE, is_outage, outage_of
+from app.storage.tables import SCHEMA, create_engine, writing
+from tests.unit.app.programs import locked
+
+LOCKED = dict(OF_SQLITE)["is locked"]
 
 
 def test_a_folder_that_may_be_written_to_again_is(tmp_path: Path) -> None:
@@ -30,6 +36,28 @@ def test_a_folder_that_may_be_written_to_again_is(tmp_path: Path) -> None:
     assert not modes
 
 
-def _write(engine: sa.Engine) -> None:
-    with writing(engine) as connection:
+def _write(engine: sa.Engine, patience_s: float = 30.0) -> None:
+    with writing(engine, patience_s=patience_s) as connection:
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))
+
+
+def test_threads_that_wait_for_another_program_wait_at_the_same_time(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}")
+    create_tables(engine)
+    with locked(tmp_path / "x.sqlite"), ThreadPoolExecutor(4) as threads:
+        began = time.monotonic()
+        refusals = [one.exception() for one in [threads.submit(_write, engine, patience_s=2.0) for _ in range(4)]]
+        took_s = time.monotonic() - began
+    assert {outage_of(one) for one in refusals if one is not None} == {LOCKED}
+    assert took_s < 6.0, "each has waited for those before it"
+    _write(engine)
+
+
+@pytest.mark.parametrize("content", [b"no database of anybody's" * 99, b"SQLite format 3\0" + bytes(range(256)) * 64])
+def test_a_file_that_is_damaged_is_an_outage(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.sqlite").write_bytes(content)
+    with pytest.raises(sa.exc.DatabaseError) as refused:
+        create_tables(create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}"))
+    outage = outage_of(refused.value)
+    assert outage is not None
+    assert "backup" in outage.remedy

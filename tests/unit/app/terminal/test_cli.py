@@ -222,6 +222,15 @@ def test_a_database_that_does_not_answer_is_told_in_words(arguments: tuple[str, 
     assert "Traceback" not in told
 
 
+def test_a_database_file_that_is_none_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_text("not a database")
+    command = [sys.executable, "-m", "app.cli", "serve", "--database", f"sqlite:///{tmp_path}/x.sqlite"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "its file is none of SQLite" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
 def test_an_export_tells_the_tool_it_is_for_unless_that_is_a_person(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
