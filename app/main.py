@@ -35,6 +35,7 @@ from app.api.codings import Compress
 from app.api.heads import Heads
 from app.api.observe import Observe
 from app.api.openapi import describe
+from app.api.prefix import Prefix
 from app.api.shortcut import Shortcut
 from app.api.strict import LARGE_AT_ONCE
 from app.jobs.processes import warm_up
@@ -77,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.metrics = registry
+    app.state.prefix = chosen.path_prefix
     app.state.large_readers = CapacityLimiter(LARGE_AT_ONCE)
     problems.install(app)
     for router in ROUTERS:
@@ -88,6 +90,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Authentication, settings=chosen)
     app.add_middleware(Heads)
     app.add_middleware(Observe, registry=registry)
+    if chosen.path_prefix:
+        app.add_middleware(Prefix, prefix=chosen.path_prefix)
     start_traces(chosen)
     if chosen.otel_enabled:
         _trace_requests(app)

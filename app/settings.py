@@ -137,6 +137,11 @@ class Settings(BaseModel):
         "where callers need a key, and else the names of this machine itself: a page elsewhere whose name leads here "
         "could otherwise ask in the name of who looks at it.",
     )
+    path_prefix: str = Field(
+        "",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="Path below which a reverse proxy shows the service (/planner), whether it hands that on or not.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="Port the service listens on; 0 takes a free one.")
     worker_id: str = Field(
         default_factory=socket.gethostname,

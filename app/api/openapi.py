@@ -71,6 +71,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
         description=DESCRIPTION,
         tags=TAGS,
         routes=app.routes,
+        servers=[{"url": app.state.prefix}] if app.state.prefix else None,
         # One schema per document, also where a name may stand for it on the way in: generated clients want one class.
         separate_input_output_schemas=False,
     )

@@ -44,10 +44,14 @@ def options(address: str, api_key: str | None) -> dict[str, Any]:
     try:
         url = urlsplit(address)
         is_address = url.port is None or url.port > 0
+        is_too_long = url.query or url.fragment or url.path.rstrip("/").endswith("/v1")  # which is of the calls
     except ValueError:
         is_address = False
-    if not is_address or url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query:
-        raise ValueError(f"{address!r} is no address of a service: write http://HOST:PORT or https://HOST:PORT")
+    if not is_address or url.scheme not in ("http", "https") or not url.hostname or is_too_long:
+        raise ValueError(
+            f"{address!r} is no address of a service: write http://HOST:PORT or https://HOST:PORT, "
+            "with the path below which a proxy shows it"
+        )
     if api_key is not None and not is_word(api_key):
         raise ValueError("the API key is no word in ASCII: write what isthmus keys create printed")
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}

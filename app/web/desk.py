@@ -6,7 +6,7 @@ from html import escape
 from string import Template
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
 
 from app.exporters.report.page import STYLE_DIGEST
@@ -61,15 +61,25 @@ and the command line.</p></noscript>
 """)
 
 
-def page(title: str) -> HTMLResponse:
+def below(prefix: str, page: str) -> str:
+    """A page of ours, whose addresses all begin with a slash, with the prefix on each of them.
+
+    >>> below("/planner", '<a href="/plans">')
+    '<a href="/planner/plans">'
+    """
+    return page.replace('="/', f'="{prefix}/')
+
+
+def page(request: Request, title: str) -> HTMLResponse:
     """The frame; what is in it depends on the address alone."""
-    return HTMLResponse(FRAME.substitute(title=escape(title)), headers={"Content-Security-Policy": POLICY})
+    frame = below(request.app.state.prefix, FRAME.substitute(title=escape(title)))
+    return HTMLResponse(frame, headers={"Content-Security-Policy": POLICY})
 
 
 def _add(path: str, title: str) -> None:
     @router.get(path)
-    async def at_path() -> HTMLResponse:
-        return page(title)
+    async def at_path(request: Request) -> HTMLResponse:
+        return page(request, title)
 
 
 for _path, _title in {"/": "Isthmus", "/plans": "Plans", "/new": "New plan", "/compare": "Compare",
@@ -78,12 +88,12 @@ for _path, _title in {"/": "Isthmus", "/plans": "Plans", "/new": "New plan", "/c
 
 
 @router.get("/plans/{plan_id}")
-async def plan_page(plan_id: PlanId) -> HTMLResponse:
+async def plan_page(request: Request, plan_id: PlanId) -> HTMLResponse:
     """One plan: how far the search is, and what it found."""
-    return page(f"Plan {plan_id}")
+    return page(request, f"Plan {plan_id}")
 
 
 @router.get("/studies/{study_id}")
-async def study_page(study_id: PlanId) -> HTMLResponse:
+async def study_page(request: Request, study_id: PlanId) -> HTMLResponse:
     """One grid: heat maps, curves, Pareto fronts."""
-    return page(f"Study {study_id}")
+    return page(request, f"Study {study_id}")

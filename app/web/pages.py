@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from app.exporters import report
 from app.web import desk
+from app.web.desk import below
 
 STATIC = Path(__file__).parent / "static"
 REPORT_STATIC = Path(report.__file__).parent / "static"  # one style and one zoom for the report file and the desk
@@ -47,9 +48,9 @@ DOCS_PAGE = """<!doctype html>
 
 
 @router.get("/docs")
-async def docs() -> HTMLResponse:
+async def docs(request: Request) -> HTMLResponse:
     """Swagger UI with the examples in it."""
-    return HTMLResponse(DOCS_PAGE)
+    return HTMLResponse(below(request.app.state.prefix, DOCS_PAGE))
 
 
 def install(app: FastAPI) -> None:

@@ -5,7 +5,7 @@ dark.addEventListener("change", follow);
 follow();
 // validatorUrl null: the validator badge would ask another host.
 window.ui = SwaggerUIBundle({
-  url: "/openapi.json",
+  url: "openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
   validatorUrl: null,

@@ -1,5 +1,5 @@
 /* How far to believe the figures: predictions beside measurements, and what every software stack's figures rest on. */
-import { read } from "./api.js";
+import { ROOT, read } from "./api.js";
 import { badge, datum, make, percent, seconds, section, showPart, table } from "./dom.js";
 import { errorsOver } from "./charts.js";
 import { takeable } from "./take.js";
@@ -37,7 +37,7 @@ const runsPart = (runs, chosen) => {
     takeable(place);
   };
   const names = [...new Set([...classes.keys(), ...(chosen ? [chosen] : [])])].sort(), first = chosen || names[0];
-  const select = make("select", { "aria-label": "Class of runs", onchange: (event) => { history.replaceState(null, "", "/accuracy?class=" + encodeURIComponent(event.target.value) + "#runs"); draw(event.target.value); } },
+  const select = make("select", { "aria-label": "Class of runs", onchange: (event) => { history.replaceState(null, "", ROOT + "/accuracy?class=" + encodeURIComponent(event.target.value) + "#runs"); draw(event.target.value); } },
     ...names.map((name) => make("option", { value: name, selected: name === first }, name.replaceAll("-", ", ") + ": " + (classes.get(name)?.length || 0))));
   draw(first);
   return section("runs", "The runs behind a class of plans", make("p", {}, "GPU generation, kind of model and precision make a class; the error bars of a plan say which is its own."), make("p", { className: "actions" }, select), place);
@@ -46,8 +46,8 @@ const runsPart = (runs, chosen) => {
 export const show = async (page, { query, signal, tell }) => {
   document.title = "Accuracy · Isthmus";
   tell("Loading");
-  const published = await (await fetch("/static/desk/accuracy.json", { signal })).json();
-  const runs = await (await fetch("/static/desk/runs.json", { signal })).json();
+  const published = await (await fetch(ROOT + "/static/desk/accuracy.json", { signal })).json();
+  const runs = await (await fetch(ROOT + "/static/desk/runs.json", { signal })).json();
   const names = await read("/v1/catalogue/stacks", signal);
   const profiles = await Promise.all(names.map((name) => read("/v1/catalogue/stacks/" + name, signal)));
   page.append(make("h1", {}, "How far to believe it"),

@@ -1,5 +1,8 @@
 /* The public API of this service. The key lives in this module alone: reloading or closing the page forgets it. */
 
+/* The path below which a proxy shows the service, if any; addresses in these modules are those behind it. */
+export const ROOT = new URL(import.meta.url).pathname.replace(/\/static\/desk\/api\.js$/, "");
+
 let key = "";
 export const useKey = (text) => { key = text.trim(); };
 export const hasKey = () => key !== "";
@@ -18,7 +21,7 @@ const send = async (path, { method = "GET", body, headers = {}, signal, turns = 
   if (body !== undefined) all["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, { method, body, headers: all, signal, credentials: "omit", cache: "no-store" });
+    answer = await fetch(ROOT + path, { method, body, headers: all, signal, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { detail: "The service does not answer; is it still running?" });

@@ -1,12 +1,15 @@
 /* Elements and figures as a person reads them; text is only ever set as text. */
 
+import { ROOT } from "./api.js";
+
+const addressed = (key, value) => (key === "href" && String(value).startsWith("/") ? ROOT + value : value);
 export const make = (name, properties = {}, ...children) => {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (key in element && typeof value !== "string") element[key] = value;
     else if (key === "textContent" || key === "className" || key === "value") element[key] = value;
-    else element.setAttribute(key, value === true ? "" : value);
+    else element.setAttribute(key, value === true ? "" : addressed(key, value));
   }
   element.append(...children.flat().filter((one) => one !== null && one !== undefined && one !== false));
   return element;
@@ -15,7 +18,7 @@ export const make = (name, properties = {}, ...children) => {
 const SVG = "http://www.w3.org/2000/svg";
 export const shape = (name, attributes = {}, ...children) => {
   const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(addressed(key, value)));
   element.append(...children);
   return element;
 };

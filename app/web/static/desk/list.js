@@ -1,5 +1,5 @@
 /* The list: filters ask the service, the order is that of what is shown; rows follow running searches. */
-import { every, read } from "./api.js";
+import { ROOT, every, read } from "./api.js";
 import { MOST, addressOf } from "./compare.js";
 import { make } from "./dom.js";
 import { COLUMNS, WORDS, isActive, planTable } from "./rows.js";
@@ -69,7 +69,7 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
   const addressed = () => {
     const params = filters();
     if (order.column !== NEWEST.column || !order.falling) params.set("sort", (order.falling ? "-" : "") + COLUMNS[order.column][0]);
-    history.replaceState(null, "", "/plans" + (params.size ? "?" + params : ""));
+    history.replaceState(null, "", ROOT + "/plans" + (params.size ? "?" + params : ""));
   };
   const asked = (after = null) => {
     const params = filters();

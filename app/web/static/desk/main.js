@@ -1,5 +1,5 @@
 /* Which page an address shows. Links stay inside this document, so that a key need not be stored to be kept. */
-import { useKey } from "./api.js";
+import { ROOT, useKey } from "./api.js";
 import { make } from "./dom.js";
 import * as accuracy from "./accuracy.js";
 import * as compare from "./compare.js";
@@ -19,7 +19,8 @@ let leaving = new AbortController(), rendered = "";
 
 export const tell = (text) => { if (told.textContent !== text) told.textContent = text; };
 const found = (path) => {
-  for (const [pattern, module] of PAGES) { const match = pattern.exec(path); if (match) return [module, match[1]]; }
+  if (!path.startsWith(ROOT)) return null;
+  for (const [pattern, module] of PAGES) { const match = pattern.exec(path.slice(ROOT.length)); if (match) return [module, match[1]]; }
   return null;
 };
 const fail = (error) => {
@@ -47,7 +48,7 @@ const render = async ({ focus = true } = {}) => {
   await attempt(() => module.show(page, { id, query: new URLSearchParams(location.search), signal, tell, attempt, go }));
 };
 export const go = (address, { replace = false } = {}) => {
-  history[replace ? "replaceState" : "pushState"](null, "", address);
+  history[replace ? "replaceState" : "pushState"](null, "", address.startsWith("/") ? ROOT + address : address);
   return render();
 };
 

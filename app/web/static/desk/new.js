@@ -1,5 +1,5 @@
 /* A request, checked while it is written: fields for what most people choose, its JSON beside them for all of it. */
-import { hasKey, planPath, post, read, submit } from "./api.js";
+import { ROOT, hasKey, planPath, post, read, submit } from "./api.js";
 import { clusterPart } from "./cluster.js";
 import { clipped, copy, count, make, save } from "./dom.js";
 import { draftOf, keepingFocus, mergePatch, pointerOf, quantity, valueAt } from "./fields.js";
@@ -107,7 +107,7 @@ const start = async (query, signal) => {
   return { body: given || kept() || { name: (name ? clipped(name, 108) + ", changed" : undefined), ...structuredClone(before) }, before, from };
 };
 
-const curlOf = (text, path) => "curl -s " + location.origin + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
+const curlOf = (text, path) => "curl -s " + location.origin + ROOT + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
 
 export const show = async (page, { query, signal, tell, attempt, go }) => {
   document.title = "New plan · Isthmus";

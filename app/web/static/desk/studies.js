@@ -1,5 +1,5 @@
 /* Studies: grids of plans as heat maps, curves and Pareto fronts, each point with its gap and its plan. */
-import { every, post, read, readBlob, submit } from "./api.js";
+import { ROOT, every, post, read, readBlob, submit } from "./api.js";
 import { curveOver, heatMap, pareto } from "./charts.js";
 import { badge, count, datum, make, moment, number, percent, refill, save, seconds, section, showPart, table } from "./dom.js";
 import { intervals } from "./intervals.js";
@@ -70,7 +70,7 @@ const memberTable = (members) => table("Members of the study", [["what differs"]
 
 const one = async (page, { id, query, signal, tell, attempt }) => {
   const top = make("div"), drawn = make("div"), found = make("div"), rows = make("div");
-  const measure = make("select", { "aria-label": "What is drawn", onchange: () => { history.replaceState(null, "", "/studies/" + id + "?show=" + measure.value); draw(); } }, ...MEASURES.map(([name, words]) => make("option", { value: name, selected: name === query.get("show") }, words)));
+  const measure = make("select", { "aria-label": "What is drawn", onchange: () => { history.replaceState(null, "", ROOT + "/studies/" + id + "?show=" + measure.value); draw(); } }, ...MEASURES.map(([name, words]) => make("option", { value: name, selected: name === query.get("show") }, words)));
   let study = null, last = "";
   const draw = () => {
     refill(drawn, ...pictures(study.members, MEASURES.find(([name]) => name === measure.value)), ...fronts(study.members));

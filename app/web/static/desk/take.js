@@ -1,4 +1,5 @@
 /* Everything shown can be taken along: tables as CSV or JSON with exact values, drawings as SVG or PNG. */
+import { ROOT } from "./api.js";
 import { make, save, scrolling } from "./dom.js";
 
 const exact = (cell) => {
@@ -29,7 +30,7 @@ const stem = (words) => (document.title.split(" · ")[0] + " " + words).toLowerC
 const styled = async (drawing) => {
   const copy = drawing.cloneNode(true);
   const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
-  style.textContent = (await (await fetch("/static/report/report.css")).text()).replace(/@media print \{[\s\S]*$/, "");
+  style.textContent = (await (await fetch(ROOT + "/static/report/report.css")).text()).replace(/@media print \{[\s\S]*$/, "");
   copy.prepend(style);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   const box = drawing.viewBox.baseVal;
