@@ -186,6 +186,7 @@ class Settings(BaseModel):
     max_body_bytes_per_key: PositiveInt = Field(48 * MIB, description="The same of one key.")
     body_timeout_s: Positive = Field(30.0, description="Time a client has to send its body.")
     head_timeout_s: Positive = Field(20.0, description="Time a client has to send the head of a request.")
+    answer_timeout_s: Positive = Field(60.0, description="Time a client has to take the next 48 KiB of its answer.")
     max_connections: PositiveInt = Field(1000, description="Open connections of one process; more are turned away.")
     max_waiting_clients: PositiveInt = Field(
         200, description="Event streams and `Prefer: wait` that one process holds open at once."

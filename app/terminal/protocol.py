@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1: what is not HTTP is answered as a problem, a head has a time, connections a limit."""
+"""One HTTP/1.1 connection: what is not HTTP is a problem, heads and unread answers have a time, connections a limit."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Connection(H11Protocol):
 
     settings = Settings()
     _head_timer: asyncio.TimerHandle | None = None
+    _answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the head of the first request."""
@@ -38,9 +39,22 @@ class Connection(H11Protocol):
         elif self._head_timer is None:
             self._wait_for_head()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to take what has been written; who does not would keep its place for ever."""
+        super().pause_writing()
+        self._answer_timer = self.loop.call_later(self.settings.answer_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client reads."""
+        super().resume_writing()
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:

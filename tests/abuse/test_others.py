@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -146,3 +147,25 @@ def test_50_a_log_line_is_one_line_of_json(service: Service, text: str) -> None:
         assert b"\x1b" not in line
         if not line.startswith(b"http://"):
             assert json.loads(line)["level"]
+
+
+def test_51_who_does_not_read_keeps_no_connection(service: Service) -> None:
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: isthmus\r\n"
+    with socket.create_connection((HOST, service.port), timeout=PATIENCE_S) as slow:
+        slow.sendall(asked + b"Connection: close\r\n\r\n")
+        whole = _received(slow, pause_s=0.02)
+    assert whole.endswith(b"}"), "who reads slowly gets everything"
+    with socket.create_connection((HOST, service.port), timeout=PATIENCE_S) as silent:
+        silent.sendall((asked + b"\r\n") * 100)  # more than the buffers of both ends hold
+        time.sleep(3.0)  # as long again and more as the service waits for it
+        assert len(_received(silent)) < 90 * len(whole)
+
+
+def _received(connection: socket.socket, *, pause_s: float = 0.0) -> bytes:
+    """Everything until the end of the connection."""
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while chunk := connection.recv(65536):
+            received += chunk
+            time.sleep(pause_s)
+    return bytes(received)
