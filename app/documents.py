@@ -45,6 +45,8 @@ _PLACE = re.compile(r"line (\d+) column (\d+)")
 # How texts begin that Windows saves: with a mark (Unicode 15, 2.13), or as a brace in two bytes.
 _OTHER_CODINGS = {b"\xef\xbb\xbf": "UTF-8 with a byte order mark", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
                   b"{\0": "UTF-16", b"\0{": "UTF-16"}  # fmt: skip
+# How packed texts begin (RFC 1952, 2.3.1; RFC 8878, 3.1.1).
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
 
 # A place in a document: the key or index, and the place of what holds it.
@@ -206,6 +208,11 @@ def _no_json(data: bytes, message: str) -> Refused:
         return refused("invalid-json", f"not a JSON document: the text begins as {coding}", "",
                        "one JSON document in UTF-8, without a byte order mark",
                        "Save the text as UTF-8 without a byte order mark.")  # fmt: skip
+    packed = next((name for mark, name in _PACKED.items() if data.startswith(mark)), None)
+    if packed is not None:
+        return refused("invalid-json", f"not a JSON document: it is packed with {packed}", "",
+                       "one JSON document in UTF-8",
+                       f"Unpack it, or send it with Content-Encoding: {packed}.")  # fmt: skip
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
         return refused("not-finite", f"NaN and Infinity are not JSON: {message}", "", "finite numbers",

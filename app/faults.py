@@ -50,7 +50,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "unknown-name": "The name is not in the catalogue.",
     "limit-exceeded": "Larger than what this service accepts.",
     "invalid-parameter": "A query parameter, path parameter or header is not acceptable.",
-    "unsupported-media-type": "The body is not declared as JSON.",
+    "unsupported-media-type": "The body is not declared as JSON, or has a content coding that is not known.",
     "invalid-coding": "The body is not what its Content-Encoding says.",
     "host-not-allowed": "The Host header names something that this service is not called.",
     "body-too-large": "The body has more bytes than this service reads.",
