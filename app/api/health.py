@@ -46,7 +46,7 @@ class ServiceCollector(Collector):
             plans.add_metric([state], self._service.queue_figures.count(state, owner=self._owner))
         yield plans
         oldest_at = self._service.queue_figures.oldest_queued_at(owner=self._owner)
-        age_s = 0.0 if oldest_at is None else time.time() - oldest_at
+        age_s = 0.0 if oldest_at is None else max(0.0, time.time() - oldest_at)
         yield GaugeMetricFamily(
             "isthmus_oldest_queued_seconds", "Age of the plan or question that waits longest.", value=age_s
         )

@@ -53,7 +53,9 @@ class WorkerStore(Store):
 
     def num_living(self, silent_s: float, *, name: str | None = None) -> int:
         """Workers heard of lately, of this name if one is given: for people to read, no plan changes hands for it."""
-        query = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.seen_at >= self._now() - silent_s)
+        now = self._now()
+        lately = WORKERS.c.seen_at.between(now - silent_s, now + silent_s)  # after it where the clock was set back
+        query = sa.select(sa.func.count()).select_from(WORKERS).where(lately)
         query = query if name is None else query.where(WORKERS.c.name == name)
         return int(self._value(query))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import sqlite3
 import uuid
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -256,6 +258,14 @@ def test_cancel_of_a_waiting_plan_ends_it_at_once(tmp_path: Any) -> None:
         location = submit(client, fake_solver.FINDS).headers["location"]
         answer = client.post(f"{location}:cancel")
         assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+
+
+def test_the_longest_wait_is_never_less_than_none(tmp_path: Any) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        submit(client, fake_solver.FINDS)
+        with closing(sqlite3.connect(tmp_path / "service.sqlite")) as database, database:
+            database.execute("UPDATE isthmus_plans SET created_at = created_at + 3600")  # the clock was set back
+        assert "isthmus_oldest_queued_seconds 0.0" in client.get("/metrics").text
 
 
 def test_a_service_can_demand_keys(tmp_path: Any) -> None:

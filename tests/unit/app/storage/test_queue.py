@@ -168,3 +168,7 @@ def test_workers_heard_of_lately_are_counted(engine: sa.Engine) -> None:
     assert (workers.num_living(30.0), workers.num_living(10.0)) == (2, 1)
     workers.beat("run a", "a", 1)
     assert workers.num_living(10.0) == 2
+    now[0] = 20.0
+    assert workers.num_living(10.0) == 0, "the clock was set back, and nobody has shown itself since"
+    workers.beat("run a", "a", 2)
+    assert workers.num_living(10.0) == 1
