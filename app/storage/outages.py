@@ -26,6 +26,10 @@ OF_SQLITE: Sequence[tuple[str, Outage]] = (
     ("disk I/O error", FULL),
     ("readonly database", Outage("it can only be read", "Let this program write to the file and its folder.")),
     ("unable to open", Outage("its file cannot be opened", "Let this program write to the file and its folder.")),
+    (
+        "moved or removed",
+        Outage("its file was moved or removed", "Put it back, or start the service on what is there."),
+    ),
     ("malformed", Outage("its file is damaged", "Put a backup in its place while nothing runs.")),
     ("not a database", Outage("its file is none of SQLite", "Put a backup in its place, or name another file.")),
 )

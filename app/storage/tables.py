@@ -254,6 +254,8 @@ def writing(engine: sa.Engine, *, claims: bool = False, patience_s: float = PATI
     """
     if engine.dialect.name == "sqlite":
         with _turn(engine, patience_s) as left_s, engine.begin() as connection:
+            if _file_at(connection.info["path"]) != connection.info["file"]:
+                raise _refused("the file was moved or removed")  # SQLite would go on, and nobody find it again
             connection.exec_driver_sql(f"PRAGMA busy_timeout={math.ceil(left_s * 1000)}")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
@@ -269,11 +271,25 @@ def _turn(engine: sa.Engine, patience_s: float) -> Iterator[float]:
     """The lock of this process on one database, and how many seconds are left; as SQLite says it where none are."""
     lock, until = _WRITERS[str(engine.url)], time.monotonic() + patience_s
     if not lock.acquire(timeout=patience_s):
-        raise sa.exc.OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError("database is locked"))
+        raise _refused("database is locked")
     try:
         yield max(0.0, until - time.monotonic())
     finally:
         lock.release()
+
+
+def _refused(words: str) -> sa.exc.OperationalError:
+    """A transaction that SQLite, had it been asked, would have had to refuse."""
+    return sa.exc.OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError(words))
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file has this name; None: none, or no name."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def check_writable(engine: sa.Engine) -> None:
@@ -296,12 +312,14 @@ def _prepare_postgres(connection: Any, _record: Any) -> None:
     connection.commit()
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: Any) -> None:
     # IMMEDIATE makes writers queue up at BEGIN; a deferred one could deadlock when it upgrades its lock.
     connection.isolation_level = "IMMEDIATE"
     for pragma in (f"busy_timeout={PATIENCE_S * 1000:.0f}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     _use_write_ahead_log(connection)
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    record.info.update(path=path, file=_file_at(path))
 
 
 def _give_up_read_only(context: sa.engine.ExceptionContext) -> None:

@@ -53,6 +53,19 @@ def test_threads_that_wait_for_another_program_wait_at_the_same_time(tmp_path: P
     _write(engine)
 
 
+def test_nothing_is_written_to_a_file_that_nobody_would_find_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    engine = create_engine(f"sqlite:///{path}")
+    create_tables(engine)
+    _write(engine)
+    path.rename(tmp_path / "y.sqlite")
+    with pytest.raises(sa.exc.OperationalError, match="moved or removed") as refused:
+        _write(engine)
+    assert is_outage(refused.value)
+    (tmp_path / "y.sqlite").rename(path)
+    _write(engine)
+
+
 @pytest.mark.parametrize("content", [b"no database of anybody's" * 99, b"SQLite format 3\0" + bytes(range(256)) * 64])
 def test_a_file_that_is_damaged_is_an_outage(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.sqlite").write_bytes(content)
