@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.faults import Refused
-from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Config, Family, shown
+from app.importers.huggingface_families import FAMILIES, IGNORED, NOT_DESCRIBED, NOTED, Config, Family, shown
+from app.importers.huggingface_windows import note_windows
 from app.importers.json_text import parse_json
 from app.importers.source import MAX_SHOWN, Document, names_shown, validated
 from models.pointers import pointer_to
@@ -37,6 +38,7 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     family = _family(document, fields)
     config = Config(document, family, fields)
     values = family.architecture(config)
+    note_windows(config, values["num_layers"])
     values["name"] = model_name or _own_name(fields, family)
     values["source"] = f"config.json of {values['name']} ({family.model_type})"
     unread = [one for one in fields if one not in config.used]
@@ -57,6 +59,11 @@ def _family(document: Document, fields: Mapping[str, Any]) -> Family:
     if isinstance(fields.get("text_config"), dict):
         remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
     is_there = "model_type" in fields
+    if isinstance(model_type, str) and model_type in NOT_DESCRIBED:
+        raise document.refused("/model_type", f"{model_type} has {NOT_DESCRIBED[model_type]}, which an architecture "
+                               "cannot describe", code="not-an-option", allowed=", ".join(FAMILIES),
+                               remedy="Measure its layers and give them as layer_profiles of a workload with an "
+                               "Architecture of the same sizes.")  # fmt: skip
     what = f"the model_type {shown(model_type)} is not known" if is_there else "the field model_type is missing"
     raise document.refused("/model_type", what, code="not-an-option",
                            allowed=", ".join(FAMILIES), remedy=remedy)  # fmt: skip

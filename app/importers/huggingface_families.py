@@ -68,6 +68,13 @@ class Config:
             raise self.refused(name, f"{name} is {shown(value)}", "a list of whole numbers")
         return tuple(value)
 
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of words, empty where it is absent."""
+        value = self._value(name, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self.refused(name, f"{name} is {shown(value)}", "a list of words")
+        return tuple(value)
+
     def refused(self, name: str, what: str, allowed: str) -> Refused:
         """The fault of one field."""
         return self._document.refused(f"/{name}", what, code="out-of-range", allowed=allowed,
@@ -105,12 +112,12 @@ def _usual(config: Config, attention: Callable[[Config], _Values], *, gated_mlp:
         "gated_mlp": gated_mlp,
         "attention": attention(config),
         "vocab_size": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", False),
+        "tied_embeddings": config.flag("tie_word_embeddings", config.family.model_type in _TIED),
     }
 
 
 def _grouped(config: Config) -> _Values:
-    """Llama has a key head per query head unless said, Qwen3 heads of 128 whatever the width; others a fixed number."""
+    """Llama has a key head per query head unless said, others a fixed number; heads of some are of a fixed width."""
     heads, family = config.count("num_attention_heads"), config.family.model_type
     is_llama = family == "llama"
     return {
@@ -119,7 +126,7 @@ def _grouped(config: Config) -> _Values:
         "num_kv_heads": config.count("num_key_value_heads", heads)
         if is_llama
         else config.count_or_null("num_key_value_heads", heads),
-        "head_dim": config.count("head_dim") if family == "qwen3" else _head_dim(config, "hidden_size", heads),
+        "head_dim": config.count("head_dim") if family in _STATED_HEADS else _head_dim(config, "hidden_size", heads),
     }
 
 
@@ -130,6 +137,12 @@ def _head_dim(config: Config, width: str, heads: int) -> int:
     if hidden % heads:
         raise config.refused(width, f"{heads} heads do not divide the width {hidden}", "a multiple of the heads")
     return hidden // heads
+
+
+_TIED = frozenset({"cohere", "gemma2", "gemma3_text"})
+"""Families with one table for input and output unless said; source: their configuration classes in transformers."""
+_STATED_HEADS = frozenset({"gemma2", "gemma3_text", "glm4", "glm4_moe", "gpt_oss", "llama4_text", "qwen3", "seed_oss"})
+"""Families whose heads have a width that does not follow from the model's; source: as above."""
 
 
 def _mixtral(config: Config) -> _Values:
@@ -176,6 +189,37 @@ def _deepseek(config: Config) -> _Values:
     if config.count("num_key_value_heads", heads) != heads:
         raise config.refused("num_key_value_heads", "latent attention has one key per query head", str(heads))
     return {**values, "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
+
+
+def _glm_moe(config: Config) -> _Values:
+    """The experts of DeepSeek-V3 behind grouped queries."""
+    predicted = config.count("num_nextn_predict_layers", 0, least=0)
+    return {**_dense(config), "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
+
+
+def _gpt_oss(config: Config) -> _Values:
+    """Mixtral's names; the number of experts per token is there a second time."""
+    values, chosen = _mixtral(config), config.count("num_experts_per_tok")
+    if config.count("experts_per_token", chosen) != chosen:
+        raise config.refused("experts_per_token", "it is not num_experts_per_tok", str(chosen))
+    return values
+
+
+def _llama4(config: Config) -> _Values:
+    """Every interleave_moe_layer_step-th layer has experts, of width intermediate_size, and one that all visit."""
+    step, values = config.count("interleave_moe_layer_step"), _dense(config)
+    expected = list(range(step - 1, values["num_layers"], step))
+    if config.counts("moe_layers") not in ((), tuple(expected)):
+        raise config.refused("moe_layers", f"experts are not in one layer of {step}", str(expected))
+    experts = {
+        "num_experts": config.count("num_local_experts"),
+        "experts_per_token": config.count("num_experts_per_tok"),
+        "expert_ffn_hidden_size": values["ffn_hidden_size"],
+        "num_shared_experts": 1,
+        "first_moe_layer": step - 1,
+        "moe_layer_stride": step,
+    }
+    return {**values, "ffn_hidden_size": config.count("intermediate_size_mlp"), "moe": experts}
 
 
 def _latent(config: Config) -> _Values:
@@ -261,14 +305,41 @@ FAMILIES: Mapping[str, Family] = {
         Family("gpt_neox", _gpt_neox),
         Family("gpt2", _gpt2),
         Family("gpt_bigcode", _gpt2),
+        Family("kimi_k2", _deepseek),
+        Family("glm4", _dense),
+        Family("glm4_moe", _glm_moe),
+        Family("gpt_oss", _gpt_oss),
+        Family("gemma2", _dense),
+        Family("gemma3_text", _dense),
+        Family("llama4_text", _llama4),
+        Family("phi3", _dense),
+        Family("granite", _dense),
+        Family("olmo2", _dense),
+        Family("cohere", _dense),
+        Family("seed_oss", _dense),
     )
 }
 
+_LINEAR, _STATE_SPACE = "linear attention", "state-space layers"
+"""Layers without scores between all tokens; the cost formulas have neither their sizes nor their work."""
+NOT_DESCRIBED: Mapping[str, str] = {
+    "qwen3_next": _LINEAR,
+    "kimi_linear": _LINEAR,
+    "minimax": _LINEAR,
+    "mamba": _STATE_SPACE,
+    "mamba2": _STATE_SPACE,
+    "jamba": _STATE_SPACE,
+    "bamba": _STATE_SPACE,
+    "falcon_h1": _STATE_SPACE,
+    "nemotron_h": _STATE_SPACE,
+    "granitemoehybrid": _STATE_SPACE,
+}
+"""Families with layers that no architecture document describes; source: their modelling files in transformers."""
+
 NOTED: Mapping[str, str] = {
-    "sliding_window": "attention is counted over the whole sequence",
-    "use_sliding_window": "attention is counted over the whole sequence",
     "quantization_config": "the precision of training is stated in the workload, not here",
     "attention_bias": "biases are not counted",
+    "attention_out_bias": "biases are not counted",
     "mlp_bias": "biases are not counted",
     "use_qkv_bias": "biases are not counted",
     "qkv_bias": "biases are not counted",
@@ -283,7 +354,11 @@ _WITHOUT_EFFECT = """
     max_position_embeddings n_ctx original_max_position_embeddings seq_length
     attention_dropout attn_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop resid_dropout classifier_dropout
     pretraining_tp tensor_parallel use_parallel_residual gradient_checkpointing
-    max_window_layers layer_types
+    max_window_layers cache_implementation initial_context_length rope_local_base_freq
+    hidden_activation attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar swiglu_limit swiglu_alpha
+    attention_multiplier embedding_multiplier residual_multiplier logits_scaling logit_scale use_qk_norm
+    residual_dropout attn_scale attn_temperature_tuning floor_scale for_llm_compressor _attn_implementation_autoset
+    no_rope_layers no_rope_layer_interval
     aux_loss_alpha router_aux_loss_coef router_jitter_noise output_router_logits seq_aux norm_topk_prob
     scoring_func topk_method routed_scaling_factor router_z_loss_coef ep_size
     output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder chunk_size_feed_forward

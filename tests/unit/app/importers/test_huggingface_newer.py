@@ -1,0 +1,175 @@
+"""Configurations of the families that are trained now: published parameters, windows told, the rest refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.faults import Refused
+from app.importers.huggingface import ImportedModel, huggingface
+from app.importers.huggingface_windows import overestimate
+from models.catalogue import named_entry
+from models.workload import Architecture, Workload
+from solver.cost.job import job_of
+
+
+def _sizes(model_type: str, sizes: tuple[int, int, int], heads: tuple[int, int], **more: Any) -> dict[str, Any]:
+    """Layers, width and feed-forward width; query and key heads."""
+    return {
+        "model_type": model_type, "num_hidden_layers": sizes[0], "hidden_size": sizes[1], "intermediate_size": sizes[2],
+        "num_attention_heads": heads[0], "num_key_value_heads": heads[1], "torch_dtype": "bfloat16", **more,
+    }  # fmt: skip
+
+
+KIMI_K2 = _sizes(
+    "kimi_k2", (61, 7168, 18432), (64, 64), q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128,
+    qk_rope_head_dim=64, v_head_dim=128, vocab_size=163840, tie_word_embeddings=False, first_k_dense_replace=1,
+    moe_layer_freq=1, n_routed_experts=384, num_experts_per_tok=8, n_shared_experts=1, moe_intermediate_size=2048,
+    n_group=1, topk_group=1, num_nextn_predict_layers=0, scoring_func="sigmoid", topk_method="noaux_tc",
+    routed_scaling_factor=2.827, norm_topk_prob=True, aux_loss_alpha=0.001, seq_aux=True, ep_size=1,
+)  # fmt: skip
+GLM_AIR = _sizes(
+    "glm4_moe", (46, 4096, 10944), (96, 8), head_dim=128, vocab_size=151552, tie_word_embeddings=False,
+    first_k_dense_replace=1, n_routed_experts=128, num_experts_per_tok=8, n_shared_experts=1,
+    moe_intermediate_size=1408, n_group=1, topk_group=1, num_nextn_predict_layers=1, attention_bias=True,
+    partial_rotary_factor=0.5, use_qk_norm=False, routed_scaling_factor=1.0,
+)  # fmt: skip
+GPT_OSS = _sizes(
+    "gpt_oss", (36, 2880, 2880), (64, 8), head_dim=64, vocab_size=201088, tie_word_embeddings=False,
+    num_local_experts=128, num_experts_per_tok=4, experts_per_token=4, sliding_window=128, swiglu_limit=7.0,
+    attention_bias=True, initial_context_length=4096, layer_types=["sliding_attention", "full_attention"] * 18,
+)  # fmt: skip
+GEMMA2 = _sizes(
+    "gemma2", (42, 3584, 14336), (16, 8), head_dim=256, vocab_size=256000, sliding_window=4096,
+    attn_logit_softcapping=50.0, final_logit_softcapping=30.0, query_pre_attn_scalar=256, cache_implementation="hybrid",
+    hidden_activation="gelu_pytorch_tanh",
+)  # fmt: skip
+GEMMA3 = _sizes(
+    "gemma3_text", (26, 1152, 6912), (4, 1), head_dim=256, vocab_size=262144, sliding_window=512,
+    sliding_window_pattern=6, rope_local_base_freq=10000,
+)  # fmt: skip
+MAVERICK = _sizes(
+    "llama4_text", (48, 5120, 8192), (40, 8), head_dim=128, vocab_size=202048, tie_word_embeddings=False,
+    intermediate_size_mlp=16384, interleave_moe_layer_step=2, moe_layers=list(range(1, 48, 2)), num_local_experts=128,
+    num_experts_per_tok=1, attention_chunk_size=8192, no_rope_layers=[1, 1, 1, 0] * 12, use_qk_norm=False,
+    for_llm_compressor=False, attn_scale=0.1, attn_temperature_tuning=4, floor_scale=8192,
+)  # fmt: skip
+PHI4 = _sizes("phi3", (40, 5120, 17920), (40, 10), vocab_size=100352, tie_word_embeddings=False, sliding_window=None)
+
+# Configuration, and the number of parameters on the model's card or of its weights, extra prediction layers left out.
+PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
+    "Kimi-K2": (KIMI_K2, 1_026_408_232_448),
+    "GLM-4-9B-0414": (
+        _sizes("glm4", (40, 4096, 13696), (32, 2), head_dim=128, vocab_size=151552, attention_bias=True),
+        9_400_279_040),
+    "GLM-4.5": (
+        GLM_AIR | {"num_hidden_layers": 92, "hidden_size": 5120, "intermediate_size": 12288, "n_routed_experts": 160,
+                   "moe_intermediate_size": 1536, "first_k_dense_replace": 3, "use_qk_norm": True}, 355e9),
+    "GLM-4.5-Air": (GLM_AIR, 106e9),
+    "gpt-oss-120b": (GPT_OSS, 116.83e9),
+    "gpt-oss-20b": (
+        GPT_OSS | {"num_hidden_layers": 24, "num_local_experts": 32,
+                   "layer_types": ["sliding_attention", "full_attention"] * 12}, 20.91e9),
+    "Gemma-2-9B": (GEMMA2, 9_241_705_984),
+    "Gemma-3-1B": (GEMMA3, 999_885_952),
+    "Llama-4-Maverick": (MAVERICK, 400e9),
+    "Phi-4": (PHI4, 14_659_507_200),
+    "Granite-3.1-8B": (
+        _sizes("granite", (40, 4096, 12800), (32, 8), vocab_size=49155, tie_word_embeddings=True,
+               embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.0078125,
+               logits_scaling=16.0), 8.17e9),
+    "OLMo-2-7B": (_sizes("olmo2", (32, 4096, 11008), (32, 32), vocab_size=100352), 7_298_617_344),
+    "Command-R-v01": (
+        _sizes("cohere", (40, 8192, 22528), (64, 64), vocab_size=256000, logit_scale=0.0625, use_qk_norm=False),
+        34_980_831_232),
+    "Seed-OSS-36B": (
+        _sizes("seed_oss", (64, 5120, 27648), (80, 8), head_dim=128, vocab_size=155136, tie_word_embeddings=False,
+               attention_bias=True, attention_out_bias=False, residual_dropout=0.1), 36_151_104_512),
+}  # fmt: skip
+# Parameters of which each token reads a part, and how many tables of the vocabulary the card leaves out of them.
+ACTIVE = {
+    "Kimi-K2": (32.6e9, 0), "GLM-4.5": (32e9, 2), "GLM-4.5-Air": (12e9, 2), "gpt-oss-120b": (5.13e9, 1),
+    "gpt-oss-20b": (3.61e9, 1), "Llama-4-Maverick": (17e9, 0),
+}  # fmt: skip
+
+
+def _imported(config: dict[str, Any]) -> ImportedModel:
+    return huggingface("config.json", json.dumps(config, indent=1).encode())
+
+
+def _job(architecture: Architecture) -> Any:
+    body = architecture.model_copy(update={"num_mtp_layers": 0})
+    return job_of(Workload(architecture=body, sequence_length=1, global_batch_sequences=1))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_agree_with_the_model_card(name: str) -> None:
+    config, published = PUBLISHED[name]
+    assert _job(_imported(config).architecture).total_parameters == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_active_parameters_agree_with_what_was_published(name: str) -> None:
+    (published, tables), architecture = ACTIVE[name], _imported(PUBLISHED[name][0]).architecture
+    table = architecture.vocab_size * architecture.hidden_size
+    assert _job(architecture).active_parameters - tables * table == pytest.approx(published, rel=0.03)
+
+
+def test_maverick_is_the_model_of_the_catalogue() -> None:
+    known = Architecture.model_validate(named_entry("models", "llama-4-maverick-like"))
+    ours = _imported(MAVERICK).architecture
+    assert (ours.attention, _job(ours).total_parameters) == (known.attention, _job(known).total_parameters)
+    assert [ours.is_moe_layer(layer) for layer in range(4)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("config", "layers"),
+    [
+        (GPT_OSS, "18 of 36 layers attend to 128 tokens"),
+        ({name: value for name, value in GPT_OSS.items() if name != "layer_types"}, "18 of 36 layers"),
+        (GEMMA2, "21 of 42 layers attend to 4,096 tokens"),
+        (GEMMA3, "22 of 26 layers attend to 512 tokens"),
+        (MAVERICK, "36 of 48 layers attend to 8,192 tokens"),
+        (PHI4 | {"sliding_window": 2047}, "40 of 40 layers attend to 2,047 tokens"),
+    ],
+)
+def test_windows_of_attention_are_told_with_the_factor(config: dict[str, Any], layers: str) -> None:
+    (note,) = (one for one in _imported(config).notes if "whole sequence" in one)
+    assert note.startswith(layers)
+    assert "overestimated by a factor of" in note
+    assert "at 131,072 tokens" in note
+
+
+@pytest.mark.parametrize("config", [PHI4, PHI4 | {"sliding_window": 4096, "use_sliding_window": False}])
+def test_a_model_without_windows_has_no_note_of_them(config: dict[str, Any]) -> None:
+    assert not any("whole sequence" in one for one in _imported(config).notes)
+
+
+@pytest.mark.parametrize(("length", "window", "share"), [(64, 16, 1.0), (64, 16, 0.5), (64, 128, 0.5)])
+def test_the_factor_is_the_ratio_of_the_scores_counted_one_by_one(length: int, window: int, share: float) -> None:
+    whole = sum(one + 1 for one in range(length))
+    part = sum(min(one + 1, window) for one in range(length))
+    expected = whole / ((1 - share) * whole + share * part)
+    assert overestimate(length, window, share) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ({"model_type": "qwen3_next"}, "linear attention"),
+        ({"model_type": "nemotron_h"}, "state-space layers"),
+        (PHI4 | {"layer_types": ["linear_attention"] * 40}, "linear_attention"),
+        (PHI4 | {"layer_types": "full"}, "layer_types is 'full'"),
+        (GPT_OSS | {"experts_per_token": 8}, "num_experts_per_tok"),
+        (MAVERICK | {"moe_layers": [0]}, "not in one layer of 2"),
+        ({name: value for name, value in GEMMA2.items() if name != "head_dim"}, "head_dim"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_by_name(config: dict[str, Any], what: str) -> None:
+    with pytest.raises(Refused) as caught:
+        _imported(config)
+    (fault,) = caught.value.faults
+    assert what in fault.what
+    assert fault.remedy
