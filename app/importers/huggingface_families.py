@@ -118,20 +118,18 @@ def _usual(config: Config, attention: Callable[[Config], _Values], *, gated_mlp:
 
 def _grouped(config: Config) -> _Values:
     """Llama has a key head per query head unless said, others a fixed number; heads of some are of a fixed width."""
-    heads, family = config.count("num_attention_heads"), config.family.model_type
-    is_llama = family == "llama"
+    heads = config.count("num_attention_heads")
+    key_heads = config.count if config.family.model_type == "llama" else config.count_or_null
     return {
         "kind": "gqa",
         "num_heads": heads,
-        "num_kv_heads": config.count("num_key_value_heads", heads)
-        if is_llama
-        else config.count_or_null("num_key_value_heads", heads),
-        "head_dim": config.count("head_dim") if family in _STATED_HEADS else _head_dim(config, "hidden_size", heads),
+        "num_kv_heads": key_heads("num_key_value_heads", heads),
+        "head_dim": _head_dim(config, "hidden_size", heads),
     }
 
 
 def _head_dim(config: Config, width: str, heads: int) -> int:
-    if config.has("head_dim"):
+    if config.has("head_dim") or config.family.model_type in _OWN_WIDTHS.split():
         return config.count("head_dim")
     hidden = config.count(width)
     if hidden % heads:
@@ -139,9 +137,9 @@ def _head_dim(config: Config, width: str, heads: int) -> int:
     return hidden // heads
 
 
-_TIED = frozenset({"cohere", "gemma2", "gemma3_text"})
+_TIED = frozenset({"cohere", "ernie4_5_moe", "gemma2", "gemma3_text"})
 """Families with one table for input and output unless said; source: their configuration classes in transformers."""
-_STATED_HEADS = frozenset({"gemma2", "gemma3_text", "glm4", "glm4_moe", "gpt_oss", "llama4_text", "qwen3", "seed_oss"})
+_OWN_WIDTHS = "gemma2 gemma3_text glm4 glm4_moe gpt_oss llama4_text minimax_m2 qwen3 seed_oss"
 """Families whose heads have a width that does not follow from the model's; source: as above."""
 
 
@@ -203,6 +201,31 @@ def _gpt_oss(config: Config) -> _Values:
     if config.count("experts_per_token", chosen) != chosen:
         raise config.refused("experts_per_token", "it is not num_experts_per_tok", str(chosen))
     return values
+
+
+def _ernie(config: Config) -> _Values:
+    """Layers from moe_layer_start_index to the last have experts; the shared ones are as wide as the routed."""
+    values, last = _dense(config), config.count("num_hidden_layers") - 1
+    for name, expected in (("moe_layer_interval", 1), ("moe_layer_end_index", last)):
+        if config.count(name, expected, least=-1) not in (expected, -1):
+            raise config.refused(name, "the layers with experts are not the last ones, all of them", str(expected))
+    experts = {
+        "num_experts": config.count("moe_num_experts"),
+        "experts_per_token": config.count("moe_k"),
+        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
+        "num_shared_experts": config.count("moe_num_shared_experts", least=0),
+        "first_moe_layer": config.count("moe_layer_start_index", least=0),
+    }
+    return {**values, "num_mtp_layers": config.count("num_nextn_predict_layers", 0, least=0), "moe": experts}
+
+
+def _minimax(config: Config) -> _Values:
+    """Mixtral's names; a layer whose entry in attn_type_list is not 1 has linear attention."""
+    if set(config.counts("attn_type_list")) - {1}:
+        raise config.refused("attn_type_list", "layers with linear attention cannot be described", "1 for every layer")
+    if config.count("shared_intermediate_size", 0, least=0):
+        raise config.refused("shared_intermediate_size", "no released model has shared experts", "0")
+    return _mixtral(config)
 
 
 def _llama4(config: Config) -> _Values:
@@ -317,6 +340,8 @@ FAMILIES: Mapping[str, Family] = {
         Family("olmo2", _dense),
         Family("cohere", _dense),
         Family("seed_oss", _dense),
+        Family("ernie4_5_moe", _ernie),
+        Family("minimax_m2", _minimax),
     )
 }
 
@@ -340,6 +365,8 @@ NOTED: Mapping[str, str] = {
     "quantization_config": "the precision of training is stated in the workload, not here",
     "attention_bias": "biases are not counted",
     "attention_out_bias": "biases are not counted",
+    "use_bias": "biases are not counted",
+    "num_mtp_modules": "extra prediction layers are left out, as in the released weights",
     "mlp_bias": "biases are not counted",
     "use_qkv_bias": "biases are not counted",
     "qkv_bias": "biases are not counted",
@@ -358,7 +385,8 @@ _WITHOUT_EFFECT = """
     hidden_activation attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar swiglu_limit swiglu_alpha
     attention_multiplier embedding_multiplier residual_multiplier logits_scaling logit_scale use_qk_norm
     residual_dropout attn_scale attn_temperature_tuning floor_scale for_llm_compressor _attn_implementation_autoset
-    no_rope_layers no_rope_layer_interval
+    no_rope_layers no_rope_layer_interval moe_capacity moe_gate moe_gate_act moe_norm_min moe_use_aux_free
+    use_mtp mtp_transformer_layers qk_norm_type rotary_dim use_routing_bias
     aux_loss_alpha router_aux_loss_coef router_jitter_noise output_router_logits seq_aux norm_topk_prob
     scoring_func topk_method routed_scaling_factor router_z_loss_coef ep_size
     output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder chunk_size_feed_forward

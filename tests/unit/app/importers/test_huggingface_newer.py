@@ -57,6 +57,17 @@ MAVERICK = _sizes(
     for_llm_compressor=False, attn_scale=0.1, attn_temperature_tuning=4, floor_scale=8192,
 )  # fmt: skip
 PHI4 = _sizes("phi3", (40, 5120, 17920), (40, 10), vocab_size=100352, tie_word_embeddings=False, sliding_window=None)
+ERNIE = _sizes(
+    "ernie4_5_moe", (28, 2560, 12288), (20, 4), head_dim=128, vocab_size=103424, moe_num_experts=64, moe_k=6,
+    moe_num_shared_experts=2, moe_intermediate_size=1536, moe_layer_start_index=1, moe_layer_end_index=27,
+    moe_layer_interval=1, use_bias=False,
+)  # fmt: skip
+MINIMAX = _sizes(
+    "minimax_m2", (62, 3072, 1536), (48, 8), head_dim=128, vocab_size=200064, tie_word_embeddings=False,
+    num_local_experts=256, num_experts_per_tok=8, shared_intermediate_size=0, attn_type_list=[1] * 62,
+    scoring_func="sigmoid", use_routing_bias=True, use_mtp=True, num_mtp_modules=3, mtp_transformer_layers=1,
+    use_qk_norm=True, qk_norm_type="per_layer", rotary_dim=64,
+)  # fmt: skip
 
 # Configuration, and the number of parameters on the model's card or of its weights, extra prediction layers left out.
 PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
@@ -84,6 +95,8 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "Command-R-v01": (
         _sizes("cohere", (40, 8192, 22528), (64, 64), vocab_size=256000, logit_scale=0.0625, use_qk_norm=False),
         34_980_831_232),
+    "ERNIE-4.5-21B-A3B": (ERNIE, 21.8e9),
+    "MiniMax-M2": (MINIMAX, 230e9),
     "Seed-OSS-36B": (
         _sizes("seed_oss", (64, 5120, 27648), (80, 8), head_dim=128, vocab_size=155136, tie_word_embeddings=False,
                attention_bias=True, attention_out_bias=False, residual_dropout=0.1), 36_151_104_512),
@@ -91,7 +104,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
 # Parameters of which each token reads a part, and how many tables of the vocabulary the card leaves out of them.
 ACTIVE = {
     "Kimi-K2": (32.6e9, 0), "GLM-4.5": (32e9, 2), "GLM-4.5-Air": (12e9, 2), "gpt-oss-120b": (5.13e9, 1),
-    "gpt-oss-20b": (3.61e9, 1), "Llama-4-Maverick": (17e9, 0),
+    "gpt-oss-20b": (3.61e9, 1), "Llama-4-Maverick": (17e9, 0), "MiniMax-M2": (10e9, 2),
 }  # fmt: skip
 
 
@@ -163,6 +176,10 @@ def test_the_factor_is_the_ratio_of_the_scores_counted_one_by_one(length: int, w
         (PHI4 | {"layer_types": ["linear_attention"] * 40}, "linear_attention"),
         (PHI4 | {"layer_types": "full"}, "layer_types is 'full'"),
         (GPT_OSS | {"experts_per_token": 8}, "num_experts_per_tok"),
+        (ERNIE | {"moe_layer_interval": 2}, "not the last ones"),
+        (ERNIE | {"moe_layer_end_index": 20}, "not the last ones"),
+        (MINIMAX | {"attn_type_list": [0, 1] * 31}, "linear attention"),
+        (MINIMAX | {"shared_intermediate_size": 8}, "shared experts"),
         (MAVERICK | {"moe_layers": [0]}, "not in one layer of 2"),
         ({name: value for name, value in GEMMA2.items() if name != "head_dim"}, "head_dim"),
     ],
