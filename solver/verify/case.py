@@ -1,6 +1,6 @@
 """The case before the judge: a request, a plan, and everything that rules derive from them more than once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -89,6 +89,12 @@ def differs(stated: float, derived: float, *, tolerance: float = RELATIVE_TOLERA
     (False, True, False)
     """
     return abs(stated - derived) > tolerance * max(abs(stated), abs(derived))
+
+
+def unequal(where: str, name: str, stated: float, derived: float, source: str = "it is") -> Iterator[Finding]:
+    """The finding that a stated figure is not the one that follows; `source` says from what it follows."""
+    if differs(stated, derived):
+        yield Finding(where, f"{name} {stated:.9g}, {source} {derived:.9g}")
 
 
 def exceeds(value: float, limit: float) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from models.plan import StageExchange
 from solver.verify.activations import FUSED, WEIGHT
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, exceeds, unequal
 from solver.verify.exchanges_at_once import in_order
 from solver.verify.message_rates import Rates, bytes_within, concatenated, message_rates
 
@@ -34,8 +34,7 @@ def exchange_ready(case: Case) -> Iterator[Finding]:
     last = _last_gradients(case)
     for one in case.plan.exchanges:
         true = last.get(one.stage, 0.0)
-        if differs(one.last_weight_grad_end_s, true):
-            yield Finding(_name(one), f"last_weight_grad_end_s {one.last_weight_grad_end_s:.9g}, is {true:.9g}")
+        yield from unequal(_name(one), "last_weight_grad_end_s", one.last_weight_grad_end_s, true, "is")
         most = case.exchanging.overlap_s(one.stage) if _pools(case, one) else 0.0
         if exceeds(one.overlap_s, most):
             yield Finding(_name(one), f"overlap_s {one.overlap_s:.9g}, at most {most:.9g} can hide")
@@ -119,8 +118,7 @@ def exchange_end(case: Case) -> Iterator[Finding]:
     """It ends after both parts, pipelined in chunks, and never before the last weight gradient."""
     for one in case.plan.exchanges:
         derived = max(one.last_weight_grad_end_s, one.start_s + case.exchange_s(one.private_s, one.shared_s))
-        if differs(one.end_s, derived):
-            yield Finding(_name(one), f"end_s {one.end_s:.9g}, its parts end at {derived:.9g}")
+        yield from unequal(_name(one), "end_s", one.end_s, derived, "its parts end at")
 
 
 def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
-from solver.verify.case import Case, Finding, Rule, differs, load_name
+from solver.verify.case import Case, Finding, Rule, differs, load_name, unequal
 from solver.verify.exchange_ways import on_links
 from solver.verify.exchanges_at_once import earliest_starts, most_at_once
 from solver.verify.joint_replay import reserved_bytes_per_s
@@ -81,8 +81,7 @@ def exchange_times(case: Case) -> Iterator[Finding]:
             "start_s": starts[one.stage],
         }
         for name, value in derived.items():
-            if differs(getattr(one, name), value):
-                yield Finding(f"exchange of stage {one.stage}", f"{name} {getattr(one, name):.9g}, it is {value:.9g}")
+            yield from unequal(f"exchange of stage {one.stage}", name, getattr(one, name), value)
 
 
 def ring_bytes(case: Case) -> Iterator[Finding]:
@@ -109,8 +108,7 @@ def load_facts(case: Case) -> Iterator[Finding]:
         if load.bottleneck != wanted:
             yield Finding(where, f"bottleneck {load.bottleneck}, it sets the pace of {wanted}")
         peak = max((reserved[at] + fastest.get(at, 0.0)) / edges[at].capacity_bytes_per_s, load.mean_utilisation)
-        if differs(load.peak_utilisation, peak):
-            yield Finding(where, f"peak_utilisation {load.peak_utilisation:.9g}, it is {peak:.9g}")
+        yield from unequal(where, "peak_utilisation", load.peak_utilisation, peak)
         others = int(edges[at].background_bytes_per_s > 0)
         if load.num_background_flows != others:
             yield Finding(where, f"{load.num_background_flows} background flows, the request states {others}")

@@ -10,7 +10,7 @@ from models.plan import OtherSharing, RouteTimeline
 from models.schedule import PipelineHop
 from solver.cost.fabric import share_place
 from solver.network.latency import tier_s
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, unequal
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.message_paths import message_parts
 from solver.verify.message_rates import Rates, Way, concatenated, message_rates, peak_rate, stated_hops
@@ -115,10 +115,7 @@ def hop_sharing(case: Case) -> Iterator[Finding]:
         if key not in known:
             known[key] = end_with_hops(timeline, other.hops)
         end_s = known[key] + other.stagger_s
-        if differs(other.end_s, end_s):
-            yield Finding(
-                f"route {route}, the other sharing", f"end_s {other.end_s:.9g}, the order ends at {end_s:.9g}"
-            )
+        yield from unequal(f"route {route}, the other sharing", "end_s", other.end_s, end_s, "the order ends at")
         if timeline.end_s > (1.0 + WORTH_A_SHIFT) * other.end_s:
             yield Finding(f"route {route}", f"ends at {timeline.end_s:.9g}, sharing the other way at {other.end_s:.9g}")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from models.cluster import Place
 from models.transport import Dimension, LinkLoad
 from solver.network.topology import Edge
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name, load_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name, load_name, unequal
 
 
 def links_exist(case: Case) -> Iterator[Finding]:
@@ -37,8 +37,7 @@ def link_utilisation(case: Case) -> Iterator[Finding]:
     """Mean utilisation is bytes over usable capacity and iteration time, and the peak is not below it."""
     for load in case.plan.link_loads:
         mean = load.total_bytes / (load.usable_bytes_per_s * case.plan.metrics.iteration_s)
-        if differs(load.mean_utilisation, mean):
-            yield Finding(load_name(load), f"mean_utilisation {load.mean_utilisation:.9g}, its bytes give {mean:.9g}")
+        yield from unequal(load_name(load), "mean_utilisation", load.mean_utilisation, mean, "its bytes give")
         if exceeds(mean, load.peak_utilisation):
             yield Finding(load_name(load), f"peak_utilisation {load.peak_utilisation:.9g} is below the mean {mean:.9g}")
 
@@ -85,10 +84,8 @@ def cross_building_bytes(case: Case) -> Iterator[Finding]:
     """The headline counts every byte on links between buildings, and on uplinks of buildings on the way up."""
     crossing = (load for load, edge in _edges(case) if case.network.cuts.counts_as_crossing(edge))
     total = sum(load.total_bytes for load in crossing)
-    if differs(case.plan.metrics.cross_building_bytes, total):
-        yield Finding(
-            "metrics", f"cross_building_bytes {case.plan.metrics.cross_building_bytes:.9g}, the loads say {total:.9g}"
-        )
+    stated = case.plan.metrics.cross_building_bytes
+    yield from unequal("metrics", "cross_building_bytes", stated, total, "the loads say")
 
 
 def cross_building_limit(case: Case) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, load_name
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, load_name, unequal
 from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
 from solver.verify.joint_replay import reserved_bytes_per_s
 
@@ -58,8 +58,7 @@ def link_price(case: Case) -> Iterator[Finding]:
     """The price of a direction is that of its dearest flow; where there is one, the cause sets its pace there."""
     for load in case.plan.link_loads:
         dearest = max((flow.price_s_per_gb for flow in load.flows), default=0.0)
-        if differs(load.price_s_per_gb, dearest):
-            yield Finding(load_name(load), f"price_s_per_gb {load.price_s_per_gb:.9g}, its flows cost {dearest:.9g}")
+        yield from unequal(load_name(load), "price_s_per_gb", load.price_s_per_gb, dearest, "its flows cost")
 
 
 def message_price(case: Case) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from models.diagnostic import FROM_TEXT
 from models.statements import PROVEN, assumptions_of
 from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
-from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds, unequal
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
@@ -109,8 +109,7 @@ def proof_status(case: Case) -> Iterator[Finding]:
 def proof_light(case: Case) -> Iterator[Finding]:
     """The speed of light is that of all usable GPUs, and a bound on the iteration time is not below it."""
     stated, light = case.plan.proof.speed_of_light_s, usable_light_s(case)
-    if differs(stated, light):
-        yield Finding("proof", f"speed_of_light_s {stated:.9g}, all usable GPUs together take {light:.9g}")
+    yield from unequal("proof", "speed_of_light_s", stated, light, "all usable GPUs together take")
     bound = case.plan.proof.lower_bound_s
     if case.request.objective.kind == "iteration_time" and not brings_rates(case) and exceeds(light, bound):
         yield Finding("proof", f"lower_bound_s {bound:.9g} is below the speed of light {light:.9g}")

@@ -10,7 +10,7 @@ from models.catalogue import entry_names
 from models.schedule import PipelineStage
 from models.stack import StackProfile
 from solver.cost.stage import StageCost
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds, unequal
 
 TIMES = ("forward_s", "input_grad_s", "weight_grad_s")
 GATHERED = ("fsdp", "hsdp")
@@ -74,8 +74,7 @@ def stage_bytes(case: Case) -> Iterator[Finding]:
     for where, stated, cost in _stages(case):
         for name in ("activation_bytes", "weight_grad_context_bytes"):
             value, derived = getattr(stated, name), float(getattr(cost, name)[0])
-            if differs(value, derived):
-                yield Finding(where, f"{name} {value:.9g}, the cost model says {derived:.9g}")
+            yield from unequal(where, name, value, derived, "the cost model says")
 
 
 def memory_limit(case: Case) -> Iterator[Finding]:
@@ -107,10 +106,7 @@ def memory_report(case: Case) -> Iterator[Finding]:
         if exceeds(fullest + need.limit_bytes, need.total_bytes):
             yield Finding(f"memory of rank {use.pipeline_rank}", f"route {use.route} is not the fullest")
         for name, derived in need.model_dump(exclude={"pipeline_rank", "route"}).items():
-            if differs(getattr(use, name), derived):
-                yield Finding(
-                    f"memory of rank {use.pipeline_rank}", f"{name} {getattr(use, name):.9g}, derived {derived:.9g}"
-                )
+            yield from unequal(f"memory of rank {use.pipeline_rank}", name, getattr(use, name), derived, "derived")
 
 
 def _stages(case: Case) -> Iterator[tuple[str, PipelineStage, StageCost]]:

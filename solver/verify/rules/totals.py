@@ -10,7 +10,7 @@ from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
 from solver.network.places import usable_gpus, usable_pools
-from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds, unequal
 
 SECONDS_PER_HOUR = 3600.0  # the unit
 
@@ -21,8 +21,7 @@ def breakdown_sum(case: Case) -> Iterator[Finding]:
     parts = [value for name, value in time if name != "total_s"]
     if differs(time.total_s, sum(parts)):
         yield Finding("time", f"the parts add up to {sum(parts):.9g} s, total_s is {time.total_s:.9g}")
-    if differs(time.total_s, case.plan.metrics.iteration_s):
-        yield Finding("time", f"total_s {time.total_s:.9g}, metrics.iteration_s {case.plan.metrics.iteration_s:.9g}")
+    yield from unequal("time", "total_s", time.total_s, case.plan.metrics.iteration_s, "metrics.iteration_s")
 
 
 def breakdown_work(case: Case) -> Iterator[Finding]:
@@ -56,10 +55,8 @@ def optimizer_time(case: Case) -> Iterator[Finding]:
         default=0.0,
     )
     overhead = float(step_overhead_s(case.derived.columns, case.derived.stack)[0])
-    if differs(case.plan.time.overhead_s, overhead):
-        yield Finding("time", f"overhead_s {case.plan.time.overhead_s:.9g}, the profile gives {overhead:.9g}")
-    if differs(case.plan.time.step_end_s, slowest):
-        yield Finding("time", f"optimizer_s and overhead_s {case.plan.time.step_end_s:.9g}, the slowest {slowest:.9g}")
+    yield from unequal("time", "overhead_s", case.plan.time.overhead_s, overhead, "the profile gives")
+    yield from unequal("time", "optimizer_s and overhead_s", case.plan.time.step_end_s, slowest, "the slowest")
 
 
 def iteration_time(case: Case) -> Iterator[Finding]:
@@ -67,10 +64,8 @@ def iteration_time(case: Case) -> Iterator[Finding]:
     ends = [one.end_s for one in case.plan.timelines]
     ends += [exchange.end_s for exchange in case.plan.exchanges]
     derived = max(ends, default=0.0) + case.plan.time.step_end_s
-    if differs(case.plan.metrics.iteration_s, derived):
-        yield Finding(
-            "metrics", f"iteration_s {case.plan.metrics.iteration_s:.9g}, schedules and exchanges give {derived:.9g}"
-        )
+    stated = case.plan.metrics.iteration_s
+    yield from unequal("metrics", "iteration_s", stated, derived, "schedules and exchanges give")
 
 
 def gpu_count(case: Case) -> Iterator[Finding]:
@@ -86,16 +81,14 @@ def throughput(case: Case) -> Iterator[Finding]:
     rate = case.request.workload.tokens_per_iteration / metrics.iteration_s
     per_gpu = rate / case.configuration.degrees.num_gpus
     for name, derived in (("tokens_per_s", rate), ("tokens_per_s_per_gpu", per_gpu)):
-        if differs(getattr(metrics, name), derived):
-            yield Finding("metrics", f"{name} {getattr(metrics, name):.9g}, tokens over time give {derived:.9g}")
+        yield from unequal("metrics", name, getattr(metrics, name), derived, "tokens over time give")
 
 
 def utilisation(case: Case) -> Iterator[Finding]:
     """MFU is the model's FLOPs over iteration time and the peak of the GPUs used, in the workload's precision."""
     stated = case.plan.metrics.model_flops_utilisation
     derived = _light_s(case) / case.plan.metrics.iteration_s
-    if differs(stated, derived):
-        yield Finding("metrics", f"model_flops_utilisation {stated:.9g}, FLOPs over peak and time give {derived:.9g}")
+    yield from unequal("metrics", "model_flops_utilisation", stated, derived, "FLOPs over peak and time give")
 
 
 def cost(case: Case) -> Iterator[Finding]:
@@ -104,8 +97,8 @@ def cost(case: Case) -> Iterator[Finding]:
     if derived is None or stated is None:
         if stated != derived:
             yield Finding("metrics", f"usd_per_million_tokens {stated}, the prices give {derived}")
-    elif differs(stated, derived):
-        yield Finding("metrics", f"usd_per_million_tokens {stated:.9g}, the prices give {derived:.9g}")
+    else:
+        yield from unequal("metrics", "usd_per_million_tokens", stated, derived, "the prices give")
 
 
 def speed_of_light(case: Case) -> Iterator[Finding]:
