@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from solver.placement.problem import PlacementProblem, RouteCount, Tier
-from solver.placement.routes import MOST_JOINED, merged, shared_out
+from solver.placement.routes import MOST_JOINED, continued, merged
 
 Routes = tuple[RouteCount, ...]
 Share = Counter[int]  # stage groups of one rank by capacity group
@@ -116,22 +117,14 @@ def _joined(problem: PlacementProblem, shares: Sequence[Share]) -> Routes:
     tiers = problem.prices.tiers
     chains: Routes = tuple(RouteCount((u,), count) for u, count in sorted(shares[0].items()) if count)
     for share in shares[1:]:
-        left, waiting = Counter(share), [chain.num_replicas for chain in chains]
-        longer, evenly = list[RouteCount](), len(chains) * len(share) <= MOST_JOINED
-        for distance in range(-1, len(tiers) + 1):
-            for number, chain in enumerate(chains):
-                ends = {u: left[u] for u in share if _distance(tiers, chain.capacity_groups[-1], u) == distance}
-                count = min(waiting[number], sum(ends.values()))
-                for u, own in shared_out(count, ends, evenly=evenly).items():
-                    longer.append(RouteCount((*chain.capacity_groups, u), own))
-                    left[u] -= own
-                    waiting[number] -= own
-        chains = merged(longer)
+        evenly = len(chains) * len(share) <= MOST_JOINED
+        following = [RouteCount((u,), count) for u, count in (sorted(share.items()) if evenly else share.items())]
+        chains = merged(continued(chains, following, partial(_distance, tiers), evenly=evenly))
     return chains
 
 
-def _distance(tiers: Sequence[Tier], here: int, there: int) -> int:
+def _distance(tiers: Sequence[Tier], here: int | None, there: int) -> int:
     """Here first, then tiers from the nearest."""
-    if here == there:
+    if here is None or here == there:
         return -1
     return next((number for number, tier in enumerate(tiers) if tier.group_u[here] == tier.group_u[there]), len(tiers))

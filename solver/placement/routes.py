@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from solver.placement.model import RankBlock
 from solver.placement.problem import PlacementProblem, RouteCount, Tier
 
+Distance = Callable[[int | None, int], float]  # from where a chain ends, if it has begun, to a capacity group
 MOST_JOINED = 32  # routes up to which ends are joined in every way: each has a pipeline of its own to time
 
 
@@ -52,6 +53,30 @@ def merged(routes: list[RouteCount]) -> tuple[RouteCount, ...]:
         counts[route.capacity_groups] = counts.get(route.capacity_groups, 0) + route.num_replicas
     found = [RouteCount(capacity_groups=groups_p, num_replicas=count) for groups_p, count in counts.items()]
     return tuple(sorted(found, key=lambda route: (-route.num_replicas, route.capacity_groups)))
+
+
+def continued(
+    chains: Sequence[RouteCount], following: Sequence[RouteCount], distance: Distance, *, evenly: bool
+) -> list[RouteCount]:
+    """Every replica goes on in a route of the next ranks, the nearest first; over those as near, see `shared_out`.
+
+    >>> chains, following = [RouteCount((0,), 2)], [RouteCount((1,), 1), RouteCount((0,), 1)]
+    >>> [one.capacity_groups for one in continued(chains, following, lambda u, w: u != w, evenly=False)]
+    [(0, 0), (0, 1)]
+    """
+    waiting, left = ([route.num_replicas for route in routes] for routes in (chains, following))
+    ends = [next(reversed(chain.capacity_groups), None) for chain in chains]
+    far = [[distance(end, route.capacity_groups[0]) for route in following] for end in ends]
+    longer = []
+    for near in sorted({one for row in far for one in row}):
+        for number, chain in enumerate(chains):
+            open_to = {other: left[other] for other, one in enumerate(far[number]) if one == near}
+            count = min(waiting[number], sum(open_to.values()))
+            for other, own in shared_out(count, open_to, evenly=evenly).items():
+                longer.append(RouteCount((*chain.capacity_groups, *following[other].capacity_groups), own))
+                left[other] -= own
+                waiting[number] -= own
+    return longer
 
 
 def shared_out(count: int, left: Mapping[int, int], *, evenly: bool) -> dict[int, int]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s, minimums_hold
-from solver.placement.routes import MOST_JOINED, merged, shared_out
+from solver.placement.routes import MOST_JOINED, continued, merged
 
 Routes = tuple[RouteCount, ...]
 
@@ -148,7 +149,7 @@ def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
         parts.append(keep_replicas_whole(_part(problem, first, length, capacity[group])))
         first += length
     whole = [part for part in parts if part is not None]
-    return merged(list(_joined(whole))) if len(whole) == len(parts) else None
+    return merged(_joined(whole)) if len(whole) == len(parts) else None
 
 
 def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tuple[int, ...]) -> PlacementProblem:
@@ -170,18 +171,12 @@ def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...
     )
 
 
-def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
+def _joined(parts: list[Routes]) -> list[RouteCount]:
     """Routes of consecutive ranks end to end; those of one part spread over all of the next, and so over all links."""
-    chains = parts[0]
+    chains = list(parts[0])
     for part in parts[1:]:
-        left, longer = {number: route.num_replicas for number, route in enumerate(part)}, list[RouteCount]()
-        evenly = len(chains) * len(part) <= MOST_JOINED
-        for chain in chains:
-            for number, count in shared_out(chain.num_replicas, left, evenly=evenly).items():
-                longer.append(RouteCount((*chain.capacity_groups, *part[number].capacity_groups), count))
-                left[number] -= count
-        chains = tuple(longer)
-    yield from chains
+        chains = continued(chains, part, lambda _here, _there: 0.0, evenly=len(chains) * len(part) <= MOST_JOINED)
+    return chains
 
 
 def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:
@@ -191,7 +186,7 @@ def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, fr
     group of the next segment. None when some segment's capacity groups have too little capacity or a rule forbids the
     routes.
     """
-    chains: Routes = (RouteCount((), problem.num_replicas),)
+    chains = [RouteCount((), problem.num_replicas)]
     for num_ranks, groups_p in segments:
         first = len(chains[0].capacity_groups)
         capacity = tuple(own if u in groups_p else 0 for u, own in enumerate(problem.capacity_u))
@@ -199,27 +194,9 @@ def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, fr
         found = keep_replicas_whole(replace(part, minimums=(), replicas_may_cross=True))
         if found is None:
             return None
-        chains = _continued(problem, chains, found)
-    routes = merged(list(chains))
+        chains = continued(chains, found, partial(_distance_s, problem), evenly=False)
+    routes = merged(chains)
     return routes if obeys_rules(problem, routes) else None
-
-
-def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> Routes:
-    """Every replica goes on in a route of the next ranks, the nearest pairs first."""
-    left = [chain.num_replicas for chain in chains], [route.num_replicas for route in following]
-    pairs = [
-        (_distance_s(problem, next(reversed(chain.capacity_groups), None), route.capacity_groups[0]), one, other)
-        for one, chain in enumerate(chains)
-        for other, route in enumerate(following)
-    ]
-    longer = []
-    for _, one, other in sorted(pairs):
-        count = min(left[0][one], left[1][other])
-        if count:
-            longer.append(RouteCount((*chains[one].capacity_groups, *following[other].capacity_groups), count))
-            left[0][one] -= count
-            left[1][other] -= count
-    return tuple(longer)
 
 
 def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:

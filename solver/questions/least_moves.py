@@ -11,6 +11,7 @@ at all, and these are the placement (`whole_routes`).
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 from ortools.sat.python import cp_model
@@ -21,6 +22,7 @@ from solver.evaluation.candidate import bundle_of
 from solver.evaluation.places import placement_problem
 from solver.placement.capacity_groups import groups_of
 from solver.placement.problem import RouteCount
+from solver.placement.routes import continued
 from solver.questions.standing import Standing
 
 BUILDING_WEIGHT = 1_000  # a change of building between two ranks counts as so many changes of pool
@@ -253,8 +255,12 @@ def chained_routes(problem: MoveProblem, counts: Counts, whole: Sequence[tuple[i
                 left[p][u] -= 1
     if problem.bundle > 1:
         _give_back(routes, left, problem.bundle)
-    for pools, number in _chains(problem, left):
-        routes[pools] += number
+    chains = [RouteCount((u,), number) for u, number in enumerate(left[0]) if number]
+    for row in left[1:]:
+        following = [RouteCount((u,), number) for u, number in enumerate(row)]
+        chains = continued(chains, following, partial(_distance, problem), evenly=False)
+    for chain in chains:
+        routes[chain.capacity_groups] += chain.num_replicas
     return tuple(RouteCount(pools, number) for pools, number in routes.items())
 
 
@@ -269,27 +275,8 @@ def _give_back(routes: dict[tuple[int, ...], int], left: list[list[int]], bundle
             del routes[pools]
 
 
-def _chains(problem: MoveProblem, left: list[list[int]]) -> list[tuple[tuple[int, ...], int]]:
-    chains: list[tuple[tuple[int, ...], int]] = [((u,), number) for u, number in enumerate(left[0]) if number]
-    for row in left[1:]:
-        free, longer = dict(enumerate(row)), list[tuple[tuple[int, ...], int]]()
-        for near in _NEARNESS:
-            waiting = []
-            for pools, number in chains:
-                for u in free:
-                    if near(problem, pools[-1], u) and (taken := min(number, free[u])):
-                        longer.append(((*pools, u), taken))
-                        free[u] -= taken
-                        number -= taken
-                if number:
-                    waiting.append((pools, number))
-            chains = waiting
-        chains = longer
-    return chains
-
-
-_NEARNESS = (
-    lambda _, one, other: one == other,
-    lambda problem, one, other: problem.building_u[one] == problem.building_u[other],
-    lambda _problem, _one, _other: True,
-)
+def _distance(problem: MoveProblem, here: int | None, there: int) -> int:
+    """The same pool, the same building, or anywhere."""
+    if here is None or here == there:
+        return 0
+    return 1 if problem.building_u[here] == problem.building_u[there] else 2
