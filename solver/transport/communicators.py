@@ -73,42 +73,6 @@ def slowest_by_place(context: Context, counts: Counter[int]) -> list[tuple[int, 
     return [(slowest[place], count) for place, count in place_replicas(context, counts).items()]
 
 
-def exchange_choice(
-    context: Context,
-    configuration: Configuration,
-    counts: Counter[int],
-    pair: tuple[str, str],
-    *,
-    path: PathFacts,
-    local_bytes: float,
-) -> TransportChoice:
-    """Gradient exchange of one stage across places; `counts` are replicas by pool, `pair` a step of the ring."""
-    group = configuration.degrees.gpus_per_stage_group
-    pool, fewest = min(slowest_by_place(context, counts), key=lambda one: one[1])
-    fabric = fabric_of(context.pools[pool])
-    member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
-    inside = Level(fewest * configuration.degrees.cp, fabric.scale_out_latency_s, member)
-    num_places = len({context.pools[index].place for index in counts})
-    communicator = Communicator(
-        "dp",
-        across_places(configuration),
-        context.topology.tier(*pair),
-        num_places,
-        inside,
-        local_bytes,
-        fewest * group,
-        member,
-        one_ring=across_places(configuration) != "all_reduce",
-    )
-    return choose_transport(communicator, path)
-
-
-def across_places(configuration: Configuration) -> Collective:
-    """What replicas in several places do: all-reduce copies, or one ring over all that share a single copy."""
-    shared = configuration.sharding != "ddp" and configuration.num_state_copies == 1
-    return "reduce_scatter" if shared else "all_reduce"
-
-
 def transport_choices(
     context: Context,
     configuration: Configuration,

@@ -21,11 +21,14 @@ from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, columns_of
 from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.fabric import fabric_of
+from solver.network.algorithms import Communicator
+from solver.network.choices import choose_transport
+from solver.network.collectives import Level
 from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.policy import POLICY
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
-from solver.transport.communicators import exchange_choice, place_replicas, slowest_by_place
+from solver.transport.communicators import place_replicas, slowest_by_place
 from solver.transport.ring import Ring, ring_of, split_ring
 from solver.transport.ring_order import ring_order
 
@@ -209,22 +212,21 @@ class _Senders:
     local_bytes: float
 
     @cached_property
-    def gpus_by_place(self) -> list[tuple[int, int]]:
-        """Of every place the index of the pool with the slowest cards, of two the first, and its GPUs in the ring."""
-        group = self.configuration.degrees.gpus_per_stage_group
-        return [(pool, count * group) for pool, count in slowest_by_place(self.context, self.counts)]
+    def by_place(self) -> list[tuple[int, int]]:
+        """Of every place the index of the pool with the slowest cards, of two the first, and its replicas."""
+        return slowest_by_place(self.context, self.counts)
 
     @property
-    def num_connections(self) -> int:
-        """GPUs of the place with the fewest, each of which sends to the next place."""
-        return min(gpus for _, gpus in self.gpus_by_place)
+    def fewest(self) -> tuple[int, int]:
+        """The same of the place with the fewest replicas; each of their GPUs sends to the next place."""
+        return min(self.by_place, key=lambda one: one[1])
 
     @property
     def cards_bytes_per_s(self) -> float:
         """Rate of the GPUs of the weakest place together."""
-        efficiency = self.context.stack.scale_out_efficiency.value
-        pools = self.context.pools
-        return min(gpus * pools[pool].nic_bytes_per_s_per_gpu * efficiency for pool, gpus in self.gpus_by_place)
+        efficiency, pools = self.context.stack.scale_out_efficiency.value, self.context.pools
+        group = self.configuration.degrees.gpus_per_stage_group
+        return min(count * group * pools[pool].nic_bytes_per_s_per_gpu * efficiency for pool, count in self.by_place)
 
 
 def _split(senders: _Senders, simple: InterSiteRing, sent_bytes: float, capacity: FloatArray) -> InterSiteRing | None:
@@ -276,16 +278,28 @@ def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
 
 def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> StepChoice:
     """Transport of steps whose paths are alike; in every step a place sends so many bytes over all its connections."""
-    path, step = alike.path, alike.narrowest
-    choice = exchange_choice(
-        senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
+    path, context, configuration = alike.path, senders.context, senders.configuration
+    pool, fewest = senders.fewest
+    fabric, connections = fabric_of(context.pools[pool]), fewest * configuration.degrees.gpus_per_stage_group
+    member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
+    one_ring = configuration.sharding != "ddp" and configuration.num_state_copies == 1  # over all that share the copy
+    communicator = Communicator(
+        "dp",
+        "reduce_scatter" if one_ring else "all_reduce",
+        context.topology.tier(*alike.narrowest),
+        len(senders.by_place),
+        Level(fewest * configuration.degrees.cp, fabric.scale_out_latency_s, member),
+        senders.local_bytes,
+        connections,
+        member,
+        one_ring=one_ring,
     )
-    connections = senders.num_connections
+    choice = choose_transport(communicator, path)
     option, rate = option_of(choice), choice.effective_bytes_per_s
     site_ring = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
     reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
     delay_s = step_s(option, site_ring, step_bytes / connections, rate)
-    return StepChoice(step, choice, connections, reached, delay_s, wire_efficiency(option, site_ring))
+    return StepChoice(alike.narrowest, choice, connections, reached, delay_s, wire_efficiency(option, site_ring))
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:
