@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned
-from models.plan import Configuration, Plan
+from models.plan import Configuration
 from models.question_parts import Witness
 from models.robust import Robust, RobustAnswer, ScenarioFigure
 from solver.arrays import FloatArray
@@ -33,7 +33,7 @@ from solver.questions.row_bounds import RowBounds
 from solver.questions.scenarios import World, worlds_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
 from solver.search.tasks import placed
-from solver.search.warm_start import timings_of
+from solver.search.warm_start import candidate_of, timings_of
 
 ALONE_SHARE = 0.6  # of the time, for plans of each world by itself
 INFINITE = float("inf")
@@ -232,27 +232,11 @@ def _plan_each(asked: _Asked, limit_s: float, publish: Callable[[], None]) -> It
         outcome = runs.base_outcome(left_s, heard=listen) if is_base else runs.searched(request, left_s, heard=listen)
         asked.outcomes[number] = outcome
         if isinstance(outcome, Planned):
-            asked.compare(_candidate(outcome.plan, world), world, timings_of(outcome.plan))
+            plan = outcome.plan
+            candidate = candidate_of(world.context, plan.configuration, plan.placement.routes)
+            if candidate is not None:
+                asked.compare(candidate, world, timings_of(plan))
         yield
-
-
-def _candidate(plan: Plan, world: _World) -> Candidate:
-    """Where a plan of a world is, as a candidate with its slots."""
-    size, degrees = plan.configuration.degrees.gpus_per_stage_group, plan.configuration.degrees
-    first = {(one.pipeline_rank, one.first_rank // size - one.pipeline_rank * degrees.dp): one.first_gpu // size
-             for one in plan.placement.rank_map}  # fmt: skip
-    index = {pool.id: number for number, pool in enumerate(world.context.pools)}
-    return Candidate(
-        plan.configuration,
-        tuple(
-            PooledRoute(
-                tuple(index[pool] for pool in route.pools),
-                route.num_replicas,
-                tuple(first[rank, route.first_replica] for rank in range(degrees.pp)),
-            )
-            for route in plan.placement.routes
-        ),
-    )
 
 
 def _explore(asked: _Asked) -> Iterator[None]:
