@@ -43,7 +43,7 @@ from solver.transport.hops import (
 )
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
-from solver.transport.time_division import TimeDivision, time_divided
+from solver.transport.time_division import time_divided
 
 SAME_LOAD = 1.0 - 1e-9  # sums of floats that are equal but for rounding
 MOST_BOUNDED = 4  # routes of an evaluation: one of those that end last has the highest bound, or nearly
@@ -202,7 +202,7 @@ def evaluate_on_paths(
         if problem is None:
             return None
         shifted = time_divided(messages, route, delays)
-        ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
+        ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, *shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if _takes(cutoff_s - update, list(dict.fromkeys(ways)), costs):
         return None
@@ -246,9 +246,8 @@ def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[
     return any(all(is_late(way) for way in both if way is not None) for both in longest)
 
 
-def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
-    shifted = problem.model_copy(update={"hops": pipeline_hops(division.delays)})
-    return Way(shifted, division.delays, division.stagger_s)
+def _divided_way(problem: PipelineProblem, delays: tuple[HopDelay, ...], stagger_s: float) -> Way:
+    return Way(problem.model_copy(update={"hops": pipeline_hops(delays)}), delays, stagger_s)
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:

@@ -19,22 +19,11 @@ SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
 FILLED = 0.95  # of a share: on paths with loss or many planes any number of senders leaves a hundredth unused
 
 
-@dataclass(frozen=True)
-class TimeDivision:
-    """Delays of a route whose replicas follow each other by `time_slot_s`."""
-
-    delays: tuple[HopDelay, ...]
-    num_time_slots: int
-    time_slot_s: float
-
-    @property
-    def stagger_s(self) -> float:
-        """How much later the last replicas run everything."""
-        return (self.num_time_slots - 1) * self.time_slot_s
-
-
-def time_divided(messages: StageMessages, route: PooledRoute, delays: tuple[HopDelay, ...]) -> TimeDivision | None:
-    """The route with as few replicas at a time as fill its share of the links; None where that shortens no message.
+def time_divided(
+    messages: StageMessages, route: PooledRoute, delays: tuple[HopDelay, ...]
+) -> tuple[tuple[HopDelay, ...], float] | None:
+    """Delays with as few replicas at a time as fill the route's share of the links, and by how many seconds the last of
+    them run everything later; None where that shortens no message.
 
     The slowest hop sets the shift. Each other hop keeps its pace, by a transport of its own, where a message arrives
     earlier for it, and remains as it is where not.
@@ -50,7 +39,7 @@ def time_divided(messages: StageMessages, route: PooledRoute, delays: tuple[HopD
     if num_time_slots < 2 or time_slot_s >= slowest.transfer_s:
         return None
     paced = tuple(senders.paced(hop, at_once, num_time_slots=num_time_slots, time_slot_s=time_slot_s) for hop in delays)
-    return TimeDivision(paced, num_time_slots, time_slot_s)
+    return paced, (num_time_slots - 1) * time_slot_s
 
 
 @dataclass(frozen=True)
