@@ -10,6 +10,7 @@ import numpy as np
 
 from models.request import PlanRequest
 from solver.arrays import IntArray
+from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE
 from solver.questions.own_rows import layer_split_of
 from solver.questions.row_bounds import RowBounds
@@ -57,6 +58,5 @@ def _alike_ranks(rows: RowBounds, among: IntArray) -> Iterator[IntArray]:
         return
     space = rows.space.take(among)
     layers = layer_split_of(rows.context, space)
-    table = np.stack([space.columns.pp, space.columns.vpp, space.family, *layers], axis=1)
-    member = np.unique(table, axis=0, return_inverse=True)[1].ravel()
-    yield from (among[member == number] for number in range(int(member.max()) + 1))
+    first, number = distinct_rows(space.columns.pp, space.columns.vpp, space.family, *layers)
+    yield from (among[number == one] for one in range(len(first)))

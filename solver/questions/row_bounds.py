@@ -14,6 +14,7 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
+from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context
@@ -86,12 +87,8 @@ def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
     ]
     if all(np.array_equal(tables[0], table) for table in tables):
         return [np.arange(len(space)) for space in spaces]
-    code = np.zeros(sum(len(space) for space in spaces), dtype=np.int64)
-    for column in np.concatenate(tables, axis=1):
-        values, member = np.unique(column, return_inverse=True)
-        code = code * len(values) + member.ravel()
-    _, number = np.unique(code, return_inverse=True)
-    return list(np.split(number.ravel(), np.cumsum([len(space) for space in spaces])[:-1]))
+    _, number = distinct_rows(*np.concatenate(tables, axis=1))
+    return list(np.split(number, np.cumsum([len(space) for space in spaces])[:-1]))
 
 
 def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool]) -> float:
