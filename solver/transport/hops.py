@@ -20,7 +20,7 @@ from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
 from solver.network.policy import POLICY
-from solver.network.topology import PathFacts, Topology
+from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
 from solver.transport.communicators import message_choice
 from solver.transport.message_paths import MessagePaths
@@ -123,9 +123,9 @@ def route_hops(
     """Delays of every hop of every route; on `exchanging` edges the gradient exchange keeps its part."""
     context = messages.context
     legs = [_legs(messages.configuration, route) for route in routes]
-    sharers = _edge_sharers(context, routes, legs, messages.paths)
-    free = {edge: free_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
-    pricing = _Pricing(messages, sharers, free)
+    queues, parts = _edge_sharers(context, routes, legs, messages.paths)
+    free = {edge: free_bytes_per_s(context, edge, exchanging) / part for edge, part in parts.items()}
+    pricing = _Pricing(messages, queues, parts, free)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
 
@@ -137,23 +137,6 @@ def _legs(configuration: Configuration, route: PooledRoute) -> list[_Leg]:
         for stage, (here, there) in enumerate(itertools.pairwise(ranks))
         if here != there
     ]
-
-
-@dataclass(frozen=True)
-class _Sharers:
-    """What shares each directed edge: queues of messages, and the parts that they put on it together."""
-
-    queues: Counter[int]
-    parts: dict[int, float]
-
-    def at_once(self, way: EdgeParts) -> int:
-        """Queues on the fullest edge of a way."""
-        return max(self.queues[edge] for edge, _ in way)
-
-    def equals(self, topology: Topology, way: EdgeParts, path: PathFacts) -> int:
-        """Whole messages that share what the way can carry as equals: those on the edge that leaves each the least."""
-        filled = (self.parts[edge] / float(topology.capacity_bytes_per_s[edge]) for edge, _ in way)
-        return math.ceil(path.capacity_bytes_per_s * max(filled) * (1.0 - WHOLE))
 
 
 Queue = tuple[str, str, tuple[int, ...], bool]  # places from and to, pair of pools, direction along the ranks
@@ -199,8 +182,10 @@ def waiting_ways(
 
 def _edge_sharers(
     context: Context, routes: tuple[PooledRoute, ...], legs: list[list[_Leg]], paths: MessagePaths
-) -> _Sharers:
-    """Queues on every directed edge: one per replica, pair of pools and direction along the ranks."""
+) -> tuple[Counter[int], dict[int, float]]:
+    """Queues on every directed edge: one per replica, pair of pools and direction along the ranks; and the parts of
+    messages that they put on it together.
+    """
     queues: Counter[int] = Counter()
     parts: dict[int, float] = {}
     for route, own in zip(routes, legs, strict=True):
@@ -211,7 +196,7 @@ def _edge_sharers(
         for (edge, _, _), part in sorted(shared.items()):
             queues[edge] += route.num_replicas
             parts[edge] = parts.get(edge, 0.0) + part * route.num_replicas
-    return _Sharers(queues, parts)
+    return queues, parts
 
 
 def free_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
@@ -222,10 +207,11 @@ def free_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) ->
 
 @dataclass(frozen=True)
 class _Pricing:
-    """Prices hops: `sharers` of each edge, each with `free` bytes per second of it for a whole message."""
+    """Prices hops: `queues` and `parts` of messages on each edge, `free` bytes per second of it for a whole one."""
 
     messages: StageMessages
-    sharers: _Sharers
+    queues: Counter[int]
+    parts: dict[int, float]
     free: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
     _shared: dict[tuple[float, ...], HopDelay] = field(default_factory=dict)
@@ -255,11 +241,8 @@ class _Pricing:
         there, back = paths.edges(source.place, target.place), paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
         ends = (source.place, target.place)
-        equals = [
-            self.sharers.equals(context.topology, way, paths.facts(*each))
-            for way, each in ((there, ends), (back, ends[::-1]))
-        ]
-        senders = [self.sharers.at_once(way) for way in (there, back)]
+        equals = [self._equals(way, paths.facts(*each)) for way, each in ((there, ends), (back, ends[::-1]))]
+        senders = [max(self.queues[edge] for edge, _ in way) for way in (there, back)]
         sent = (
             self.messages.sent(leg.source, leg.target, equals[0], senders[0]),
             self.messages.sent(leg.target, leg.source, equals[1], senders[1]),
@@ -286,6 +269,12 @@ class _Pricing:
             num_senders=max(senders),
             sent=sent,
         )
+
+    def _equals(self, way: EdgeParts, path: PathFacts) -> int:
+        """Whole messages that share what the way can carry as equals: those on the edge that leaves each the least."""
+        capacity = self.messages.context.topology.capacity_bytes_per_s
+        filled = (self.parts[edge] / float(capacity[edge]) for edge, _ in way)
+        return math.ceil(path.capacity_bytes_per_s * max(filled) * (1.0 - WHOLE))
 
 
 def reserved_bytes_per_s(
