@@ -144,15 +144,12 @@ def _everywhere(
 ) -> Iterator[tuple[Segments, Routes, int]]:
     """Segments with routes along them, and their place in their pattern; else what the flow finds."""
     orders = _segment_orders(context, problem, costs, in_regions=False)
-    ways: list[list[tuple[Segments, Routes | None]]] = []
-    if "types" in patterns:
-        ways.append([(segments, _along(problem, segments)) for segments in orders])
+    tried = [orders] if "types" in patterns else []
     if "types_in_parts" in patterns:
-        parted = [_parted(context, problem, segments) for segments in orders]
-        ways.append([(segments, _along(problem, segments)) for segments in parted if segments is not None])
+        tried.append([parts for segments in orders if (parts := _parted(context, problem, segments)) is not None])
     if "types_in_regions" in patterns and len(set(context.geography.region_u)) > 1:
-        in_regions = _segment_orders(context, problem, costs, in_regions=True)
-        ways.append([(segments, _along(problem, segments)) for segments in in_regions])
+        tried.append(_segment_orders(context, problem, costs, in_regions=True))
+    ways = [[(segments, _along(problem, segments)) for segments in some] for some in tried]
     if "ranks_whole" in patterns:
         ways.append(
             [(segments, keep_ranks_whole(_on_types(context, problem, _types(segments)))) for segments in orders]
