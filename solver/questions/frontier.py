@@ -21,7 +21,7 @@ from solver.configurations.framework import within_framework
 from solver.objective import SECONDS_PER_HOUR
 from solver.questions.least import one_price, states_prices
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
-from solver.questions.side_by_side import SharedGoal, Side, SideComparison
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
 from solver.questions.wishes import at_prices, put
 
 MILLION, KILO = 1e6, 1e3  # units
@@ -144,12 +144,9 @@ class _Asked:
 
     def _bounds(self, against: Spent) -> list[tuple[float, float]]:
         """What was minimised is no less than the second, wherever the first is the limit or a tighter one is."""
-        out: list[tuple[float, float]] = []
-        for one in reversed(self.limited.get(against, [])):
-            bound = self.comparisons[against].sides.get(one.name, Side()).bound
-            best = max((bound for bound in (bound, out[-1][1] if out else None) if bound is not None), default=0.0)
-            out.append((one.limit, best))
-        return out[::-1]
+        limited = self.limited.get(against, [])
+        sides = closed([self.comparisons[against].sides.get(one.name, Side()) for one in limited])
+        return [(one.limit, side.bound or 0.0) for one, side in zip(limited, sides, strict=True)]
 
     def _point(self, plan: Plan, against: Spent, bounds: Sequence[tuple[float, float]]) -> FrontierPoint:
         metrics, tokens = plan.metrics, self.base.workload.tokens_per_iteration

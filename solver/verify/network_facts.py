@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 from models.cluster import Pool, Tier
 from models.transport import Dimension
 from solver.cost.data_parallel import crossing_bytes
-from solver.network.topology import UPLINK_PREFIX, Edge, Topology, build_topology
+from solver.network.topology import Topology, build_topology
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 
@@ -84,11 +84,6 @@ class BuildingCuts:
             for place in self.facts.around(edge.from_place) - self.facts.around(edge.to_place):
                 leaving[place] += edge.capacity_bytes_per_s
         return leaving
-
-    def counts_as_crossing(self, edge: Edge) -> bool:
-        """Edges between buildings that count into the bytes there: links both ways, uplinks on the way up only."""
-        crosses = self.facts.building_of(edge.from_place) != self.facts.building_of(edge.to_place)
-        return crosses and not (edge.id.startswith(UPLINK_PREFIX) and edge.reverse)
 
 
 @dataclass(frozen=True)
