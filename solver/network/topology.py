@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -173,6 +173,15 @@ class Topology:
             if len(retained) == len(pairs):
                 return frozenset(retained)
             pairs = retained
+
+    @cached_property
+    def leaving_bytes_per_s(self) -> Mapping[PlaceId, float]:
+        """Rate of all edges out of each place with all that lies in it; none where no edge leads out."""
+        rates: defaultdict[PlaceId, float] = defaultdict(float)
+        for edge in self.edges:
+            for place in set(self.ancestors(edge.from_place)).difference(self.ancestors(edge.to_place)):
+                rates[place] += edge.capacity_bytes_per_s
+        return rates
 
     def path_facts(self, place_a: PlaceId, place_b: PlaceId, along: tuple[int, ...] | None = None) -> PathFacts:
         """A path, by default that of least latency, end to end from GPU to GPU; answers come back the shortest way."""

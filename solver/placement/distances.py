@@ -8,9 +8,8 @@ block, exchanges around the places of each.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import log2
 
 import numpy as np
@@ -167,21 +166,12 @@ class Distances:
         )
         return Blocks(kind, tuple(map(tuple, groups_b)), chains, loops, circles, shared)
 
-    @cached_property
-    def leaving(self) -> dict[str, float]:
-        """Rate of all edges that leave every place of the tree."""
-        rates = defaultdict[str, float](float)
-        for edge in self.topology.edges:
-            for name in set(self.topology.ancestors(edge.from_place)) - set(self.topology.ancestors(edge.to_place)):
-                rates[name] += edge.capacity_bytes_per_s
-        return dict(rates)
-
     def _place(self, group: int) -> str:
         return self.pools[self.capacity_groups[group].pools[0]].place
 
     def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[BlockPath], list[BlockPath]]:
         """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
-        through, around = _Load(self.topology, self.leaving), list[BlockPath]()
+        through, around = _Load(self.topology), list[BlockPath]()
         chain = list[BlockPath]()
         for number, own in enumerate(groups_b):
             if number:
@@ -203,7 +193,7 @@ class Distances:
         """Around all places of these capacity groups, building by building."""
         indices = [pool for group in sorted(groups) for pool in self.capacity_groups[group].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
-        load = _Load(self.topology, self.leaving)
+        load = _Load(self.topology)
         if len(places) > 1:
             for step in zip(places, [*places[1:], places[0]], strict=True):
                 load.step(*step, part=1.0)
@@ -245,15 +235,15 @@ def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
 class _Load:
     """Directed edges with what runs over them, and the hops so far."""
 
-    def __init__(self, topology: Topology, leaving: Mapping[str, float]) -> None:
-        self.topology, self.leaving = topology, leaving
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
         self.carried, self.left = defaultdict[int, float](float), defaultdict[str, float](float)
         self.hops: list[PathFacts] = []
         self.latency_s = 0.0
 
     def copied(self) -> _Load:
         """A copy that goes on by itself."""
-        other = _Load(self.topology, self.leaving)
+        other = _Load(self.topology)
         other.carried, other.left = self.carried.copy(), self.left.copy()
         other.hops, other.latency_s = list(self.hops), self.latency_s
         return other
@@ -289,7 +279,7 @@ class _Load:
         farthest = max(_delay_s(one) for one in self.hops)
         load = self.carried[worst]
         free = rates[worst] / load
-        wide = min((self.leaving[name] / part for name, part in self.left.items()), default=free)
+        wide = min((self.topology.leaving_bytes_per_s[name] / part for name, part in self.left.items()), default=free)
         edges = frozenset(self.carried)
         return BlockPath(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
 

@@ -76,15 +76,6 @@ class BuildingCuts:
             if building_of(edge.from_place) in buildings and building_of(edge.to_place) not in buildings
         )
 
-    @cached_property
-    def place_bytes_per_s(self) -> Mapping[str, float]:
-        """Usable capacity out of each place with all that lies in it."""
-        leaving: defaultdict[str, float] = defaultdict(float)
-        for edge in self.topology.edges:
-            for place in self.facts.around(edge.from_place) - self.facts.around(edge.to_place):
-                leaving[place] += edge.capacity_bytes_per_s
-        return leaving
-
 
 @dataclass(frozen=True)
 class NetworkFacts:

@@ -81,7 +81,7 @@ def exchange_capacity(case: Case) -> Iterator[Finding]:
         for one, rate in exchanges:
             within = one.start_s, one.start_s + one.shared_s
             size, beside = bytes_within(exchanged, *within), bytes_within(messages[building], *within)
-            most_bytes = case.network.cuts.place_bytes_per_s[building] * one.shared_s
+            most_bytes = case.network.topology.leaving_bytes_per_s[building] * one.shared_s
             if exceeds(size + beside, most_bytes):
                 own = rate * one.shared_s
                 yield Finding(
@@ -132,9 +132,8 @@ def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
         pool = case.pool_by_id[name]
         cards[pool.place] += num_replicas * case.gpus_per_group * pool.nic_bytes_per_s_per_gpu
     around = [one for one in places if any(other != one and case.is_inside(other, one) for other in places)]
-    limits = [
-        (case.network.cuts.place_bytes_per_s[one], f"the links out of {one}") for one in places if one not in around
-    ]
+    leaving = case.network.topology.leaving_bytes_per_s
+    limits = [(leaving[one], f"the links out of {one}") for one in places if one not in around]
     limits += [(rate, f"the cards in {place}") for place, rate in cards.items()]
     (rate, why), delay = min(limits), case.network.farthest_s(places)
     return size / rate + delay, f"{size:.6g} B at {rate:.6g} B/s of {why}, {delay:.6g} s away"

@@ -73,7 +73,7 @@ def hop_share(case: Case) -> Iterator[Finding]:
     ways = message_rates(case)
     for place in sorted({source for source, _ in ways}):
         crossing = [way for way in ways if case.is_inside(way[0], place) and not case.is_inside(way[1], place)]
-        yield from _overload(place, ways, crossing, case.network.cuts.place_bytes_per_s[place])
+        yield from _overload(place, ways, crossing, case.network.topology.leaving_bytes_per_s[place])
     for cut in case.network.cuts.all():
         crossing = [way for way in ways if case.building_of(way[0]) in cut and case.building_of(way[1]) not in cut]
         yield from _overload(", ".join(sorted(cut)), ways, crossing, case.network.cuts.bytes_per_s(cut))
