@@ -18,7 +18,6 @@ from models.schedule import (
     PipelineProblem,
     PipelineRank,
     PipelineStage,
-    Sends,
     minimum_budget_bytes,
 )
 from models.statements import CARDS_LINK, EXCHANGE_LINK
@@ -193,23 +192,23 @@ def evaluate_on_paths(
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=chosen)
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
-    ways, alike = [], dict[tuple[PoolStages, ...], RankSide]()
+    ways, alike = [], dict[tuple[PoolStages, ...], PipelineProblem | None]()
     for route, delays in zip(routes, hops, strict=True):
         kinds = tuple(stages[pool] for pool in route.pools)
         if kinds not in alike:
-            alike[kinds] = RankSide.of(context, configuration, route, stages, exchanges=seen)
-        problem = pipeline_problem(context, configuration, alike[kinds], delays)
-        if problem is None:
+            alike[kinds] = _without_hops(context, configuration, route, stages, exchanges=seen)
+        plain = alike[kinds]
+        if plain is None:
             return None
         shifted = time_divided(messages, route, delays)
-        ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, *shifted)))
+        ways.append((_way(plain, delays), None if shifted is None else _way(plain, *shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if _takes(cutoff_s - update, list(dict.fromkeys(ways)), costs):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = divided or (None,) * len(ways)
-    found = [better_way(*both, ask, divided=one) for both, one in zip(ways, wanted, strict=True)]
-    timed = tuple(one for one in found if one is not None)
+    better = [better_way(*both, ask, divided=one) for both, one in zip(ways, wanted, strict=True)]
+    timed = tuple(one for one in better if one is not None)
     if len(timed) < len(ways):
         return None
     if any(one.way.stagger_s for one in timed):
@@ -219,12 +218,12 @@ def evaluate_on_paths(
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
-    plain = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    found = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
     wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
     if wider == costs:
-        return plain
+        return found
     again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=wider)
-    return again if again is not None and again.iteration_s < plain.iteration_s else plain
+    return again if again is not None and again.iteration_s < found.iteration_s else found
 
 
 def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
@@ -246,8 +245,8 @@ def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[
     return any(all(is_late(way) for way in both if way is not None) for both in longest)
 
 
-def _divided_way(problem: PipelineProblem, delays: tuple[HopDelay, ...], stagger_s: float) -> Way:
-    return Way(problem.model_copy(update={"hops": pipeline_hops(delays)}), delays, stagger_s)
+def _way(plain: PipelineProblem, delays: tuple[HopDelay, ...], stagger_s: float = 0.0) -> Way:
+    return Way(plain.model_copy(update={"hops": pipeline_hops(delays)}), delays, stagger_s)
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:
@@ -263,59 +262,35 @@ def stages_of(context: Context, configuration: Configuration, routes: tuple[Pool
     return found
 
 
-@dataclass(frozen=True)
-class RankSide:
-    """Ranks and stages of a route's pipeline problem; routes over the same GPU types and fabrics share them."""
-
-    ranks: tuple[PipelineRank, ...]
-    stages: tuple[PipelineStage, ...]
-    fits: bool
-
-    @classmethod
-    def of(
-        cls,
-        context: Context,
-        configuration: Configuration,
-        route: PooledRoute,
-        stages: dict[int, PoolStages],
-        *,
-        exchanges: Sequence[SeenExchange],
-    ) -> RankSide:
-        """Stages as they cost on the route's pools, and memory that is left for activations."""
-        ranks = configuration.rank_of_stages
-        budgets = np.array(
-            [
-                context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank]
-                for rank, pool in enumerate(route.pools)
-            ]
-        )
-        own = tuple(_stage(stages[route.pools[rank]], stage, exchanges[stage]) for stage, rank in enumerate(ranks))
-        if np.any(np.array(minimum_budget_bytes(ranks, own, backward_of(context.request))) > budgets):
-            return cls((), (), fits=False)
-        return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
-
-
-def pipeline_problem(
-    context: Context, configuration: Configuration, side: RankSide, delays: tuple[HopDelay, ...]
+def _without_hops(
+    context: Context,
+    configuration: Configuration,
+    route: PooledRoute,
+    stages: dict[int, PoolStages],
+    *,
+    exchanges: Sequence[SeenExchange],
 ) -> PipelineProblem | None:
-    """The problem of one replica of a route; None when a rank has no room for one micro-batch."""
-    if not side.fits:
+    """The problem of one replica but for its hops, the same over the same GPU types and fabrics: stages as they cost,
+    memory left for activations. None when a rank has no room for one micro-batch.
+    """
+    ranks, backward = configuration.rank_of_stages, backward_of(context.request)
+    budgets = [
+        float(context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank])
+        for rank, pool in enumerate(route.pools)
+    ]
+    own = tuple(_stage(stages[route.pools[rank]], stage, exchanges[stage]) for stage, rank in enumerate(ranks))
+    if np.any(np.array(minimum_budget_bytes(ranks, own, backward)) > budgets):
         return None
+    framework = context.request.constraints.framework
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
-        ranks=side.ranks,
+        ranks=tuple(PipelineRank(activation_budget_bytes=one) for one in budgets),
         layout=configuration.family,
-        stages=side.stages,
-        backward=backward_of(context.request),
-        sends=_sends(context, configuration),
-        hops=pipeline_hops(delays),
+        stages=own,
+        backward=backward,
+        sends="asynchronous" if framework is None else framework.sends(configuration.family),
         options=PipelineOptions(seed=context.request.options.seed),  # how long it is searched is up to the search
     )
-
-
-def _sends(context: Context, configuration: Configuration) -> Sends:
-    framework = context.request.constraints.framework
-    return "asynchronous" if framework is None else framework.sends(configuration.family)
 
 
 def _stage(stages: PoolStages, stage: int, exchange: SeenExchange) -> PipelineStage:
