@@ -54,10 +54,6 @@ class Kinds:
         """All kinds, best first."""
         return sorted(self._best.values(), key=_rank)
 
-    def crossing(self, found: Evaluation) -> str:
-        """Which dimension of a remembered evaluation crosses buildings."""
-        return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
-
 
 def _rank(pair: tuple[float, Evaluation]) -> tuple[float, float]:
     """By value; the faster first of those that are equally good."""
@@ -74,11 +70,12 @@ def alternatives(context: Context, kinds: Kinds, plan: Plan, best: Evaluation, v
     chosen = []
     judged = (pair for pair in kinds.ranked() if _rank(pair) >= _rank((value, best)))
     for other_value, found in judged:
-        traits = _traits(found.candidate.configuration, kinds.crossing(found))
+        crossing = crossing_of(context, found.candidate)
+        traits = _traits(found.candidate.configuration, crossing)
         if found is not best and all(_differ(traits, one) for one in taken):
             taken.append(traits)
             ratio = other_value / value if value else 1.0
-            chosen.append(_alternative(context, found, kinds.crossing(found), plan, ratio))
+            chosen.append(_alternative(context, found, crossing, plan, ratio))
         if len(chosen) == MAX_ALTERNATIVES:
             break
     return tuple(chosen)
