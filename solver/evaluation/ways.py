@@ -69,7 +69,8 @@ def better_way(
 
 def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
     """The better of two ways under one order; time slots have to gain `LEAST_GAIN` or more."""
-    crossed = TimedWay(second, _same_order(timed.timing, second))
+    own, problem = timed.timing, second.problem
+    crossed = TimedWay(second, Timing.of(problem, own.order, replay(problem, own.order), own.generator))
     at_once, in_time_slots = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
     if in_time_slots.end_s < at_once.end_s * (1.0 - LEAST_GAIN):
         return replace(in_time_slots, other=at_once)
@@ -79,8 +80,3 @@ def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
 def _timed(way: Way, scheduler: Scheduler) -> TimedWay | None:
     timing = scheduler(way.problem)
     return None if timing is None else TimedWay(way, timing)
-
-
-def _same_order(timing: Timing, way: Way) -> Timing:
-    """The order of another way under the delays of this one."""
-    return Timing.of(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
