@@ -4,6 +4,7 @@ Proves no bound.
 """
 
 from collections.abc import Callable
+from math import inf
 
 from models.outcome import Planned
 from models.plan import Plan, Proof
@@ -19,8 +20,6 @@ from solver.lint import lint
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
 from solver.search.warm_start import candidate_of, timed_again
-
-INFINITE = float("inf")
 
 
 def carried_over(
@@ -52,7 +51,7 @@ def carried_over(
         if as_it_stands:
             break
     for value, found in sorted(weighed, key=lambda one: one[0]):
-        if value < INFINITE and best.submit(found, value, unproven(context, found)).accepted:
+        if value < inf and best.submit(found, value, unproven(context, found)).accepted:
             break
     return None if best.plan is None else Planned(plan=best.plan, complete=False, elapsed_s=max(clock() - began_s, 0.0))
 

@@ -5,6 +5,7 @@ it is placed.
 """
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from solver.configurations.enumerate import BY_GPU_TYPE
 from solver.questions.own_rows import layer_split_of
 from solver.questions.row_bounds import RowBounds
 from solver.questions.standing import Standing
-
-INFINITE = float("inf")
 
 
 class MoveBounds:
@@ -38,7 +37,7 @@ class MoveBounds:
 
     def raise_bounds(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
         """Price, then refine, configurations that may have fewer moves within the time."""
-        fewer, cutoff_s = self.moved < num_moved, float(np.nextafter(within_s, INFINITE))
+        fewer, cutoff_s = self.moved < num_moved, float(np.nextafter(within_s, inf))
         self.rows.price(fewer, cutoff_s, stopped)
         self.rows.refine(fewer, cutoff_s, stopped)
 
@@ -49,7 +48,7 @@ class MoveBounds:
 
     def least_s(self, num_moved: int) -> float:
         """Over configurations that may have so few moves."""
-        return float(self.rows.seconds[self.moved <= num_moved].min(initial=INFINITE))
+        return float(self.rows.seconds[self.moved <= num_moved].min(initial=inf))
 
 
 def _alike_ranks(rows: RowBounds, among: IntArray) -> Iterator[IntArray]:

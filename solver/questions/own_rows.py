@@ -7,6 +7,7 @@ even split goes by the strongest type that there is, and by its network. Ranks g
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from solver.network.places import num_enclosing
 from solver.questions.row_bounds import RowBounds, row_numbers
 from solver.search.warm_start import allowing_only
 
-INFINITE = float("inf")
 PRICED_BY = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "sharding", "shard_group", "recompute")  # a layer's time
 
 
@@ -36,14 +36,14 @@ def own_bound_s(smaller: PlanRequest, larger: PlanRequest, target_bound_s: float
     """
     small, large = (Context.of(one) for one in map(within_framework, (smaller, larger)))
     if not small.pools or has_every_row(small, large):
-        return INFINITE
+        return inf
     typed = allowing_only(small.request, {"layer_split": "by_gpu_type"}) if _only_typed(small, large) else small.request
     if typed is None:
-        return INFINITE
+        return inf
     rows = RowBounds(typed, guessed=False)
     own = own_rows(rows.context, rows.space, large)
     rows.price(own, target_bound_s, stopped)
-    return float(rows.seconds[own].min(initial=INFINITE))
+    return float(rows.seconds[own].min(initial=inf))
 
 
 def has_every_row(small: Context, large: Context) -> bool:

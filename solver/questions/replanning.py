@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -40,7 +41,6 @@ from solver.search.warm_start import allowing_only, timed_again, timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
 MODEL_SHARE, MOST_S = 0.05, 5.0  # of the time left, and seconds at most, for one count of the fewest moves
-INFINITE = float("inf")
 RoutesOf = Callable[[Configuration], Iterator[tuple[int, tuple[RouteCount, ...]]]]  # with how many groups move
 
 
@@ -111,7 +111,7 @@ class ReplanFrontier:
 
     def cutoff_s(self, num_moved: int) -> float:
         """The fastest plan with no more moves: only less than its time is of use."""
-        return min((one.iteration_s for one in self.points if one.num_moved <= num_moved), default=INFINITE)
+        return min((one.iteration_s for one in self.points if one.num_moved <= num_moved), default=inf)
 
     def chosen(self, within_s: float) -> ReplanSolution | None:
         """The fewest moves of plans that take no longer."""
@@ -156,7 +156,7 @@ class ReplanSearch:
         def late() -> bool:
             return self.stopped() or (stopped() and bool((rows.state == PRICED).any()))
 
-        rows.price(np.ones(len(rows), dtype=np.bool_), INFINITE, late)
+        rows.price(np.ones(len(rows), dtype=np.bool_), inf, late)
         for routes_of in (self._whole_routes, self._least_routes):
             for row in _likeliest(rows):
                 if self.stopped() or (self._num_evaluated and stopped()):
@@ -268,7 +268,7 @@ class ReplanSearch:
         found = [one.iteration_s for one in self.frontier.points]
         if isinstance(self.best, Planned):
             found.append(self.best.plan.metrics.iteration_s)
-        return min(found, default=INFINITE)
+        return min(found, default=inf)
 
     def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
         """Raise what is proven of plans with fewer moves than this within a time."""
@@ -292,7 +292,7 @@ def _likeliest(rows: RowBounds) -> Iterator[int]:
     num_seen: Counter[int] = Counter()
     for row in np.argsort(rows.guess_s, kind="stable").tolist():
         dp = int(rows.space.columns.dp[row])
-        if num_seen[dp] < ROWS_PER_SIZE and rows.seconds[row] < INFINITE:
+        if num_seen[dp] < ROWS_PER_SIZE and rows.seconds[row] < inf:
             num_seen[dp] += 1
             yield row
 

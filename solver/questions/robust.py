@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -36,7 +37,6 @@ from solver.search.tasks import placed
 from solver.search.warm_start import candidate_of, timings_of
 
 ALONE_SHARE = 0.6  # of the time, for plans of each world by itself
-INFINITE = float("inf")
 MOST_ROWS = 6_000_000  # of all worlds side by side: half a gigabyte
 Times = tuple[float, ...]
 
@@ -106,7 +106,7 @@ class _Asked:
     @property
     def cutoff_s(self) -> float:
         """The value of the best plan so far."""
-        return INFINITE if self.best is None else self.value_of(self.best.times)
+        return inf if self.best is None else self.value_of(self.best.times)
 
     def compare(self, candidate: Candidate, home: _World, timings: Sequence[Timing]) -> None:
         """A candidate with its orders in every world; it is kept if it is the best and the judge takes it there."""
@@ -114,13 +114,13 @@ class _Asked:
         pools = [pool.id for pool in home.context.pools]
         scheduler = or_same_order(timings, no_other)
         found = [one.timed(candidate, pools, scheduler) for one in self.worlds]
-        times = tuple(INFINITE if one is None else one.iteration_s for one in found)
+        times = tuple(inf if one is None else one.iteration_s for one in found)
         if times[0] >= self._request_plan_s and self.value_of(times) >= self.cutoff_s:
             return
         plans = [
             None if one is None else judged(world.context, one) for world, one in zip(self.worlds, found, strict=True)
         ]
-        times = tuple(INFINITE if one is None else one.metrics.iteration_s for one in plans)
+        times = tuple(inf if one is None else one.metrics.iteration_s for one in plans)
         compared = _Compared(times, next((witness_of(one) for one in plans if one is not None), None))
         if times[0] < self._request_plan_s:
             self.of_request = compared
@@ -129,13 +129,13 @@ class _Asked:
 
     @property
     def _request_plan_s(self) -> float:
-        return INFINITE if self.of_request is None else self.of_request.times[0]
+        return inf if self.of_request is None else self.of_request.times[0]
 
     def answer(self) -> RobustAnswer:
         """What is known."""
         best, request_s = self.best, self.outcomes[0]
-        price = best.times[0] if best else INFINITE
-        known = isinstance(request_s, Planned) and price < INFINITE
+        price = best.times[0] if best else inf
+        known = isinstance(request_s, Planned) and price < inf
         own_s = self._best_s(0)
         other = None if self.of_request is None else self.value_of(self.of_request.times)
         impossible = any(isinstance(one, Infeasible) and world.world.weight > 0
@@ -146,7 +146,7 @@ class _Asked:
             stack_profile=self.worlds[0].context.stack.name,
             value_s=self.cutoff_s if best else None,
             lower_bound_s=self.lower_bound_s,
-            request_plan_value_s=other if other is not None and other < INFINITE else None,
+            request_plan_value_s=other if other is not None and other < inf else None,
             least_price_s=max(price - min(own_s, price), 0.0) if known else None,
             most_price_s=max(price - _bound_s(request_s), 0.0) if known else None,
             figures=tuple(self._figure(number) for number in range(len(self.worlds))),
@@ -161,13 +161,13 @@ class _Asked:
         """At least the worst, or expected, of the worlds' own bounds; more where one configuration has to do in all."""
         alone = self.value_of(tuple(_bound_s(one) for one in self.outcomes))
         both = max(alone, self.bounds.least_s if self.bounds is not None and self.bounds.size else 0.0)
-        return min(both, self.cutoff_s) if both < INFINITE or self.best else 0.0
+        return min(both, self.cutoff_s) if both < inf or self.best else 0.0
 
     def _best_s(self, number: int) -> float:
         """The best plan known in a world."""
         outcome = self.outcomes[number]
-        own_s = outcome.plan.metrics.iteration_s if isinstance(outcome, Planned) else INFINITE
-        return min(own_s, *(one.times[number] for one in (self.best, self.of_request) if one is not None), INFINITE)
+        own_s = outcome.plan.metrics.iteration_s if isinstance(outcome, Planned) else inf
+        return min(own_s, *(one.times[number] for one in (self.best, self.of_request) if one is not None), inf)
 
     def _figure(self, number: int) -> ScenarioFigure:
         outcome, world = self.outcomes[number], self.worlds[number].world
@@ -186,7 +186,7 @@ class _Asked:
 
 
 def _finite(value: float) -> float | None:
-    return value if value < INFINITE else None
+    return value if value < inf else None
 
 
 def _bound_s(outcome: Outcome | None) -> float:
@@ -194,7 +194,7 @@ def _bound_s(outcome: Outcome | None) -> float:
     if isinstance(outcome, Planned):
         return outcome.plan.proof.lower_bound_s
     if isinstance(outcome, Infeasible):
-        return INFINITE
+        return inf
     return outcome.lower_bound_s if isinstance(outcome, NotFound) else 0.0
 
 
@@ -279,7 +279,7 @@ def _try(asked: _Asked, candidate: Candidate, home: _World) -> None:
     asked.seen.add(key)
     pools = [pool.id for pool in home.context.pools]
     own = [one.timed(candidate, pools, one.quick) for one in asked.worlds]
-    times = tuple(INFINITE if one is None else one.iteration_s for one in own)
+    times = tuple(inf if one is None else one.iteration_s for one in own)
     if asked.value_of(times) >= asked.cutoff_s:
         return
     for one in dict.fromkeys(one for one in own if one is not None):
