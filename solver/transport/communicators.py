@@ -19,42 +19,9 @@ from solver.network.algorithms import Communicator
 from solver.network.choices import choose_transport
 from solver.network.collectives import Level, bus_factor
 from solver.network.technology import CHUNK_BYTES
-from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
-
-
-def message_choice(
-    context: Context,
-    configuration: Configuration,
-    ends: tuple[Pool, Pool],
-    *,
-    message_bytes: float,
-    sharers: int,
-    senders: int,
-    path: PathFacts | None = None,
-) -> TransportChoice:
-    """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection.
-
-    They travel `path`, by default that of least latency, whose narrowest edge so many `sharers` have; of so many
-    `senders` at once the slowest is waited for.
-    """
-    group = configuration.degrees.gpus_per_stage_group
-    source, target = ends
-    slower = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
-    tier = context.topology.tier(source.place, target.place)
-    member = slower * context.stack.point_to_point_efficiency.value
-    communicator = Communicator(
-        "pp",
-        "send_recv",
-        tier,
-        2,
-        Level(1, 0.0, member),
-        message_bytes / group,
-        max(sharers, 1) * group,
-        member,
-        num_parallel=senders * group,
-    )
-    return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
+from solver.transport.hops import StageMessages
+from solver.transport.message_paths import MessagePaths
 
 
 def place_replicas(context: Context, counts: Counter[int]) -> Counter[str]:
@@ -119,9 +86,9 @@ def _inside(
             )
     ends = {pair for route in routes for pair in pairwise(context.pools[one] for one in route.pools)}
     if any(share_place(*pair) for pair in ends):
-        yield message_choice(
-            context, configuration, (pool, pool), message_bytes=float(cost.boundary_bytes.max()), sharers=1, senders=1
-        )
+        paths = MessagePaths(context.topology)
+        messages = StageMessages(context, configuration, float(cost.boundary_bytes.max()), paths)
+        yield messages.sent(index, index, sharers=1, senders=1).choice
 
 
 def _gradient_collectives(configuration: Configuration, job: Job) -> list[tuple[Collective, float]]:

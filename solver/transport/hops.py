@@ -19,10 +19,12 @@ from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
+from solver.network.algorithms import Communicator
+from solver.network.choices import choose_transport
+from solver.network.collectives import Level
 from solver.network.policy import POLICY
 from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
-from solver.transport.communicators import message_choice
 from solver.transport.message_paths import MessagePaths
 
 EdgeParts = tuple[tuple[int, float], ...]
@@ -102,19 +104,26 @@ class StageMessages:
     paths: MessagePaths
 
     def sent(self, source: int, target: int, sharers: int, senders: int) -> Sent:
-        """How they travel one way between two pools while so many queues share it, and so many send at once."""
-        ends = self.context.pools[source], self.context.pools[target]
-        path = self.paths.facts(ends[0].place, ends[1].place)
-        choice = message_choice(
-            self.context,
-            self.configuration,
-            ends,
-            message_bytes=self.num_bytes,
-            sharers=sharers,
-            senders=senders,
-            path=path,
+        """How they travel one way between two pools while so many queues share it, and so many send at once.
+
+        Every GPU of every group that shares the way is one connection; of those that send the slowest is waited for.
+        """
+        context, group = self.context, self.configuration.degrees.gpus_per_stage_group
+        pools = context.pools[source], context.pools[target]
+        ends = pools[0].place, pools[1].place
+        member = min(one.nic_bytes_per_s_per_gpu for one in pools) * context.stack.point_to_point_efficiency.value
+        communicator = Communicator(
+            "pp",
+            "send_recv",
+            context.topology.tier(*ends),
+            2,
+            Level(1, 0.0, member),
+            self.num_bytes / group,
+            sharers * group,
+            member,
+            num_parallel=senders * group,
         )
-        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
+        return Sent(source, target, choose_transport(communicator, self.paths.facts(*ends)), sharers * group)
 
 
 def route_hops(
