@@ -1,7 +1,7 @@
 """Who can run a plan: what every known framework makes of it, and the best that the search has for each of them.
 
 For a framework the plan and the best few of what was kept are timed with the framework's own schedules,
-backward and sends. Whether it runs a configuration at all is `solver/verify/frameworks.py`.
+backward and sends. Whether it runs a configuration at all says its profile, `models/framework.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Schedulers
 from solver.evaluation.where import placement_of
-from solver.verify.frameworks import frameworks_of, unsupported_configuration, unsupported_schedules
+from solver.verify.frameworks import frameworks_of, unsupported_schedules
 
 MOST_TRIED = 3  # of what was kept; the best of a framework is mostly among the best of all
 NOT_TIMED = "not timed as it would run it: no time was left"
@@ -68,7 +68,7 @@ def runnable_by(
 def _made_by(
     trials: FrameworkTrials, profile: FrameworkProfile, plan: Plan, found: Evaluation, retained: list[Evaluation]
 ) -> RunnableBy:
-    reasons = [one.detail for one in unsupported_configuration(profile, plan.configuration, trials.context.request)]
+    reasons = [detail for _, detail in profile.lacks(plan.configuration, trials.context.request.workload)]
     otherwise = list(
         dict.fromkeys(one.detail for one in unsupported_schedules(profile, plan.configuration, plan.timelines))
     )
@@ -111,7 +111,7 @@ def adapted(profile: FrameworkProfile, request: PlanRequest, candidate: Candidat
         used = used.model_copy(update={"family": "loop"})
     wanted = ((allowed.sharding, used.sharding), (allowed.family, used.family))
     refused = any(values is not None and value not in values for values, value in wanted)
-    if refused or any(unsupported_configuration(profile, used, request)):
+    if refused or any(profile.lacks(used, request.workload)):
         return None
     return candidate if used == candidate.configuration else replace(candidate, configuration=used)
 

@@ -1,4 +1,4 @@
-"""Why a training framework does not run a configuration, or the schedules of a plan, as they are."""
+"""Training frameworks, and why one does not run the schedules of a plan as they are."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,13 +15,6 @@ def frameworks_of(request: PlanRequest) -> tuple[FrameworkProfile, ...]:
     known = map(packaged_framework, entry_names("frameworks"))
     first = () if asked is None else (asked,)
     return (*first, *(one for one in known if asked is None or one.name != asked.name))
-
-
-def unsupported_configuration(
-    profile: FrameworkProfile, used: Configuration, request: PlanRequest
-) -> Iterator[Finding]:
-    """What of a configuration the framework cannot be told to run."""
-    return (Finding(name, detail) for name, detail in profile.lacks(used, request.workload))
 
 
 def unsupported_schedules(

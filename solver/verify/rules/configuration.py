@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from models.request import choices_of
 from solver.network.places import usable_gpus
 from solver.verify.case import Case, Finding, Rule
-from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
+from solver.verify.frameworks import unsupported_schedules
 
 WHERE = "configuration"
 
@@ -115,7 +115,7 @@ def framework_runs_it(case: Case) -> Iterator[Finding]:
             if timeline.problem.sends != "asynchronous":
                 yield Finding(f"timeline {timeline.route}", f"sends are {timeline.problem.sends}, no framework asks it")
         return
-    yield from unsupported_configuration(profile, used, case.request)
+    yield from (Finding(name, detail) for name, detail in profile.lacks(used, case.request.workload))
     yield from unsupported_schedules(profile, used, case.plan.timelines)
 
 

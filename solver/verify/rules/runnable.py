@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from models.framework import FrameworkProfile
 from models.plan import RunnableBy
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
-from solver.verify.frameworks import frameworks_of, unsupported_configuration, unsupported_schedules
+from solver.verify.frameworks import frameworks_of, unsupported_schedules
 
 
 def runnable_by(case: Case) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def runnable_by(case: Case) -> Iterator[Finding]:
 
 def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[str]:
     plan = case.plan
-    unsupported = [lacking.detail for lacking in unsupported_configuration(profile, plan.configuration, case.request)]
+    unsupported = [detail for _, detail in profile.lacks(plan.configuration, case.request.workload)]
     otherwise = any(unsupported_schedules(profile, plan.configuration, plan.timelines))
     if one.runs and unsupported:
         yield f"is said to run it, but {unsupported[0]}"
@@ -45,8 +45,8 @@ def _wrong(case: Case, one: RunnableBy, profile: FrameworkProfile) -> Iterator[s
     if best is not None:
         if one.iteration_s is not None and exceeds(best.iteration_s, one.iteration_s):
             yield f"its best takes {best.iteration_s:.9g} s, the plan {one.iteration_s:.9g}"
-        lacking = unsupported_configuration(profile, best.configuration, case.request)
-        yield from (f"its best: {one.detail}" for one in lacking)
+        lacking = profile.lacks(best.configuration, case.request.workload)
+        yield from (f"its best: {detail}" for _, detail in lacking)
 
 
 FAMILY: Mapping[str, Rule] = {"runnable-by": runnable_by}
