@@ -6,7 +6,6 @@ Inside places the first stage of the first route's first pool stands for all.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 from models.cluster import Pool, Tier
@@ -91,77 +90,74 @@ class Expected:
         return float(algorithm_s(choice.algorithm, communicator, crossing, choice.num_slices)), rate
 
 
-@dataclass(frozen=True)
-class Communicators:
-    """What communicates inside places."""
+def inside_places(case: Reading) -> Iterator[Expected]:
+    """Communicators inside one place."""
+    degrees, job = case.configuration.degrees, case.derived.job
+    tokens = case.configuration.micro_batch_sequences * job.sequence_length / degrees.cp
+    hidden = case.request.workload.value_bytes * tokens * job.hidden_size
+    if degrees.tp > 1:
+        yield _local(case, "tp", "all_reduce", num_ranks=degrees.tp, spacing=1, size_bytes=hidden)
+    if degrees.cp > 1:
+        yield _local(case, "cp", "all_gather", num_ranks=degrees.cp, spacing=degrees.tp, size_bytes=hidden)
+    if degrees.ep > 1:
+        copies = hidden * max(job.experts_per_token, 1) / degrees.tp
+        yield _local(case, "ep", "all_to_all", num_ranks=degrees.ep, spacing=degrees.tp, size_bytes=copies)
+    yield from _gradients(case)
+    routes = case.plan.placement.routes
+    pools = (case.pools_by_route[route.id] for route in routes)
+    if any(share_place(*ends) for own in pools for ends in pairwise(own)):
+        yield _message(case)
 
-    case: Reading
 
-    @cached_property
-    def _pool(self) -> Pool:
-        return self.case.pools_by_route[self.case.plan.placement.routes[0].id][0]
+def _gradients(case: Reading) -> Iterator[Expected]:
+    """Reduction and gathering over the replicas of a rank in the place that holds most of them."""
+    here: Counter[tuple[int, str]] = Counter()
+    for group in case.groups:
+        here[group.pipeline_rank, group.pool.place] += group.route.num_replicas
+    replicas = max(here.values()) * case.configuration.degrees.cp
+    if replicas < 2:
+        return
+    gradient = case.request.workload.optimizer.gradient_bytes_per_parameter
+    size = float(case.derived.stage(_pool(case), 0).parameters[0]) * gradient
+    spacing = case.configuration.degrees.tp
+    if case.configuration.sharding == "ddp":
+        yield _local(case, "dp", "all_reduce", num_ranks=replicas, spacing=spacing, size_bytes=size)
+        return
+    yield _local(case, "dp", "reduce_scatter", num_ranks=replicas, spacing=spacing, size_bytes=size)
+    weights = size * case.request.workload.value_bytes / gradient
+    yield _local(case, "dp", "all_gather", num_ranks=replicas, spacing=spacing, size_bytes=weights)
 
-    def inside(self) -> Iterator[Expected]:
-        """Communicators inside one place."""
-        degrees, job = self.case.configuration.degrees, self.case.derived.job
-        tokens = self.case.configuration.micro_batch_sequences * job.sequence_length / degrees.cp
-        hidden = self.case.request.workload.value_bytes * tokens * job.hidden_size
-        if degrees.tp > 1:
-            yield self._local("tp", "all_reduce", num_ranks=degrees.tp, spacing=1, size_bytes=hidden)
-        if degrees.cp > 1:
-            yield self._local("cp", "all_gather", num_ranks=degrees.cp, spacing=degrees.tp, size_bytes=hidden)
-        if degrees.ep > 1:
-            copies = hidden * max(job.experts_per_token, 1) / degrees.tp
-            yield self._local("ep", "all_to_all", num_ranks=degrees.ep, spacing=degrees.tp, size_bytes=copies)
-        yield from self._gradients()
-        routes = self.case.plan.placement.routes
-        pools = (self.case.pools_by_route[route.id] for route in routes)
-        if any(share_place(*ends) for own in pools for ends in pairwise(own)):
-            yield self._message()
 
-    def _gradients(self) -> Iterator[Expected]:
-        """Reduction and gathering over the replicas of a rank in the place that holds most of them."""
-        here: Counter[tuple[int, str]] = Counter()
-        for group in self.case.groups:
-            here[group.pipeline_rank, group.pool.place] += group.route.num_replicas
-        replicas = max(here.values()) * self.case.configuration.degrees.cp
-        if replicas < 2:
-            return
-        gradient = self.case.request.workload.optimizer.gradient_bytes_per_parameter
-        size = float(self.case.derived.stage(self._pool, 0).parameters[0]) * gradient
-        spacing = self.case.configuration.degrees.tp
-        if self.case.configuration.sharding == "ddp":
-            yield self._local("dp", "all_reduce", num_ranks=replicas, spacing=spacing, size_bytes=size)
-            return
-        yield self._local("dp", "reduce_scatter", num_ranks=replicas, spacing=spacing, size_bytes=size)
-        weights = size * self.case.request.workload.value_bytes / gradient
-        yield self._local("dp", "all_gather", num_ranks=replicas, spacing=spacing, size_bytes=weights)
+def _local(
+    case: Reading, dimension: Dimension, collective: Collective, *, num_ranks: int, spacing: int, size_bytes: float
+) -> Expected:
+    """Members `spacing` GPUs apart: in the scale-up domain, or over the place's network."""
+    fabric, place = fabric_of(_pool(case)), _pool(case).place
+    inside = min(num_ranks, max(fabric.scale_up_domain_gpus // spacing, 1))
+    level = Level(inside, fabric.scale_up_latency_s, float(fabric.scale_up_rate_bytes_per_s(inside)))
+    if inside == num_ranks:
+        alone = Communicator(dimension, collective, "scale_up", 1, level, size_bytes, 1, level.rate_bytes_per_s)
+        return Expected(alone, connection=SCALE_UP, fabric=fabric)
+    topology = case.network.topology
+    member = fabric.nic_bytes_per_s * case.derived.stack.scale_out_efficiency.value
+    places = -(-num_ranks // inside)
+    wide = Communicator(
+        dimension, collective, topology.tier(place, place), places, level, size_bytes, inside, member, num_ranks
+    )
+    return Expected(wide, topology.path_facts(place, place))
 
-    def _local(
-        self, dimension: Dimension, collective: Collective, *, num_ranks: int, spacing: int, size_bytes: float
-    ) -> Expected:
-        """Members `spacing` GPUs apart: in the scale-up domain, or over the place's network."""
-        fabric, place = fabric_of(self._pool), self._pool.place
-        inside = min(num_ranks, max(fabric.scale_up_domain_gpus // spacing, 1))
-        level = Level(inside, fabric.scale_up_latency_s, float(fabric.scale_up_rate_bytes_per_s(inside)))
-        if inside == num_ranks:
-            alone = Communicator(dimension, collective, "scale_up", 1, level, size_bytes, 1, level.rate_bytes_per_s)
-            return Expected(alone, connection=SCALE_UP, fabric=fabric)
-        topology = self.case.network.topology
-        member = fabric.nic_bytes_per_s * self.case.derived.stack.scale_out_efficiency.value
-        places = -(-num_ranks // inside)
-        wide = Communicator(
-            dimension, collective, topology.tier(place, place), places, level, size_bytes, inside, member, num_ranks
-        )
-        return Expected(wide, topology.path_facts(place, place))
 
-    def _message(self) -> Expected:
-        """A stage message inside the pool."""
-        topology, group, place = self.case.network.topology, self.case.gpus_per_group, self._pool.place
-        member = self._pool.nic_bytes_per_s_per_gpu * self.case.derived.stack.point_to_point_efficiency.value
-        stages = range(self.case.configuration.degrees.num_stages)
-        size = max(float(self.case.derived.stage(self._pool, stage).boundary_bytes[0]) for stage in stages)
-        inside = Level(1, 0.0, member)
-        tier = topology.tier(place, place)
-        whole = Communicator("pp", "send_recv", tier, 2, inside, size / group, group, member)
-        return Expected(whole, topology.path_facts(place, place))
+def _message(case: Reading) -> Expected:
+    """A stage message inside the pool."""
+    topology, group, place = case.network.topology, case.gpus_per_group, _pool(case).place
+    member = _pool(case).nic_bytes_per_s_per_gpu * case.derived.stack.point_to_point_efficiency.value
+    stages = range(case.configuration.degrees.num_stages)
+    size = max(float(case.derived.stage(_pool(case), stage).boundary_bytes[0]) for stage in stages)
+    inside = Level(1, 0.0, member)
+    tier = topology.tier(place, place)
+    whole = Communicator("pp", "send_recv", tier, 2, inside, size / group, group, member)
+    return Expected(whole, topology.path_facts(place, place))
+
+
+def _pool(case: Reading) -> Pool:
+    return case.pools_by_route[case.plan.placement.routes[0].id][0]

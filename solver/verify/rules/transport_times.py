@@ -11,7 +11,7 @@ from models.transport import TransportChoice
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.verify.case import Case, Finding, Rule
-from solver.verify.communicators import Communicators, Expected, Key
+from solver.verify.communicators import Expected, Key, inside_places
 from solver.verify.exchange_ways import ring_communicator
 from solver.verify.rules.message_times import unoffered
 
@@ -19,7 +19,7 @@ from solver.verify.rules.message_times import unoffered
 def transport_times(case: Case) -> Iterator[Finding]:
     """Algorithm, sizes, rate and time of a choice follow from its options and the way that it is for."""
     expected: defaultdict[Key, list[Expected]] = defaultdict(list)
-    for one in (*_across(case), *Communicators(case).inside()):
+    for one in (*_across(case), *inside_places(case)):
         expected[one.key].append(one)
     stated = Counter((one.dimension, one.collective, one.tier) for one in case.plan.transport)
     for key in sorted(expected.keys() | stated.keys()):
