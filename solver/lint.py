@@ -13,7 +13,7 @@ from models.statements import SPACE_LIMITS
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.diagnostics.pins import MinimumDegrees, pins_apart, pins_too_large, too_many_replicas
 from solver.diagnostics.rule import LONGEST_DETAIL, gpus_by_building
-from solver.network.islands import islands
+from solver.network.paths import islands
 from solver.network.places import ancestors_of, usable_pools
 from solver.network.topology import build_topology
 

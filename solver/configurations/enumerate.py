@@ -20,7 +20,7 @@ from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
-from solver.network.islands import islands
+from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_by_row, groups_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from models.cluster import Place, PlaceId, Uplink
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule, crosses_buildings, gpus_by_building
-from solver.network.islands import islands
+from solver.network.paths import islands
 from solver.network.places import alike_pools, ancestors_of
 from solver.network.topology import UPLINK_PREFIX, build_topology
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from models.cluster import PlaceId
 from models.outcome import Reason
 from models.request import Pin, PlanRequest
-from solver.network.islands import islands
+from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, usable_pools
 from solver.network.topology import build_topology
 

@@ -1,4 +1,4 @@
-"""Shortest paths over the link graph under any edge weights, for many sources at once."""
+"""Shortest paths over the link graph under any edge weights, for many sources at once, and what paths join at all."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.csgraph import connected_components, dijkstra
 
+from models.cluster import PlaceId
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.network.topology import Topology, leaves_building
 
@@ -81,6 +82,14 @@ class Paths:
     def length(self, source: int, target: int) -> float:
         """Weight of the path; infinite where there is none."""
         return float(self.distance[self.row_of[source], target])
+
+
+def islands(topology: Topology) -> dict[PlaceId, int]:
+    """Number of the island of every place, on one of which a plan lives; what no link or uplink joins is its own."""
+    size = len(topology.places)
+    graph = csr_matrix((np.ones(len(topology.edges)), (topology.tails, topology.heads)), shape=(size, size))
+    _, numbers = connected_components(graph, directed=False)
+    return {place.id: int(number) for place, number in zip(topology.places, numbers, strict=True)}
 
 
 def leaving_buildings(topology: Topology) -> BoolArray:

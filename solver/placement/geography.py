@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from models.cluster import Cluster, Pool
-from solver.network.islands import islands
 from solver.network.latency import access_s as access
-from solver.network.paths import least_paths, link_graph
+from solver.network.paths import islands, least_paths, link_graph
 from solver.network.places import buildings_of
 from solver.network.topology import Topology
 from solver.placement.capacity_groups import CapacityGroup
