@@ -70,7 +70,9 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
             evaluation.stages,
             across=choices_between_places(evaluation.traffic),
         ),
-        message_splits=evaluation.paths.stated(_message_ways(context, evaluation)),
+        message_splits=evaluation.paths.stated(
+            queues_by_way(context, evaluation.candidate.configuration, evaluation.candidate.routes)
+        ),
         message_transports=message_transports(context, placement.routes, _hops_of_both_ways(evaluation)),
         exchange_rings=exchange_rings(context.topology, evaluation.costs),
         transport_policy=POLICY,
@@ -97,12 +99,6 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
         stack_profile=context.stack.name,
     )
     return _replayed(context, unconfirmed)
-
-
-def _message_ways(context: Context, evaluation: Evaluation) -> set[tuple[str, str]]:
-    """Ways from place to place that stage messages take."""
-    candidate = evaluation.candidate
-    return set(queues_by_way(context, candidate.configuration, candidate.routes))
 
 
 def _hops_of_both_ways(evaluation: Evaluation) -> list[tuple[HopDelay, ...]]:

@@ -225,7 +225,8 @@ def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
         prices=replace(problem.prices, span_s=problem.prices.span_s[::-1]),
     )
     found = [routes for one in _groups(problem) for routes in _spread(one)]
-    found += [_reversed(routes) for one in _groups(backwards) for routes in _spread(one)]
+    for routes in (routes for one in _groups(backwards) for routes in _spread(one)):
+        found.append(tuple(replace(route, capacity_groups=route.capacity_groups[::-1]) for route in routes))
     return min(found, key=lambda one: loss_s(problem, one), default=None)
 
 
@@ -236,10 +237,6 @@ def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
         _inside(problem, tier, group): tier for tier in problem.prices.tiers for group in dict.fromkeys(tier.group_u)
     }
     return [replace(problem, capacity_u=capacity) for capacity in capacities if sum(capacity) >= need]
-
-
-def _reversed(routes: Routes) -> Routes:
-    return tuple(RouteCount(route.capacity_groups[::-1], route.num_replicas) for route in routes)
 
 
 def _spread(problem: PlacementProblem) -> Iterator[Routes]:

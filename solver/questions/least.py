@@ -99,14 +99,10 @@ class _Asked:
             bound_s = _bound_s(found) or 0.0
             found = NotFound(lower_bound_s=bound_s, detail="no plan within the target was found", elapsed_s=0.0)
         if isinstance(found, NotFound) and found.lower_bound_s > self.target_s:
-            reasons = target_reasons(self._context(request), found.lower_bound_s)
+            within = put("/objective", {"kind": "fewest_gpus", "target_iteration_s": self.target_s})
+            reasons = target_reasons(Context.of(changed(request, (within,))), found.lower_bound_s)
             return Infeasible(reasons=reasons, elapsed_s=found.elapsed_s)
         return found
-
-    def _context(self, request: PlanRequest) -> Context:
-        """A request within the target, whose reasons name it."""
-        within = changed(request, (put("/objective", {"kind": "fewest_gpus", "target_iteration_s": self.target_s}),))
-        return Context.of(within)
 
     def is_enough(self, found: Planned) -> bool:
         """Whether a plan is within the target."""
