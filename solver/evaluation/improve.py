@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from solver.clock import Clock
 from solver.configurations.enumerate import optimizer_copies
@@ -42,11 +42,11 @@ def improved_schedules(
     context: Context, found: Evaluation, schedulers: Schedulers, until_s: float
 ) -> Iterator[Evaluation]:
     """The same placement with thorough schedules, each from what is known, with its share of the time until then."""
-    shares = _TimeShares(schedulers.clock, until_s, len(set(found.problems)))
+    shares_s = _shares_s(schedulers.clock, until_s, len(set(found.problems)))
     better = evaluate_on_paths(
         context,
         found.candidate,
-        lambda problem: schedulers.thorough(problem, shares.next_s(), found.timings),
+        lambda problem: schedulers.thorough(problem, next(shares_s), found.timings),
         found.paths,
         divided=found.time_divided,
     )
@@ -54,22 +54,13 @@ def improved_schedules(
         yield better
 
 
-@dataclass
-class _TimeShares:
+def _shares_s(clock: Clock, until_s: float, num_left: int) -> Iterator[float]:
     """Seconds for one schedule after another: equal shares of few, and of many, most of which take over an order of
     those before them, half of what is left each.
     """
-
-    clock: Clock
-    until_s: float
-    num_left: int
-
-    def next_s(self) -> float:
-        """Of the next schedule."""
-        left_s = max(self.until_s - self.clock(), 0.0)
-        share_s = left_s / (self.num_left if self.num_left <= MANY_PROBLEMS else 2)
-        self.num_left = max(self.num_left - 1, 1)
-        return share_s
+    while True:
+        yield max(until_s - clock(), 0.0) / (num_left if num_left <= MANY_PROBLEMS else 2)
+        num_left = max(num_left - 1, 1)
 
 
 def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]:
