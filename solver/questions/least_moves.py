@@ -121,11 +121,12 @@ def least_moves(problem: MoveProblem, *, limit_s: float = 5.0, straight_first: b
     found = model.least(first, limit_s)
     if found is None:
         return None
-    model.model.add(first <= found.value)
-    model.hint(found.counts)
-    better = model.least(second, limit_s) or found
-    moved = _num_moved(problem, better.counts)
-    return MinimumMoves(better.counts, moved, 0 if straight_first else min(moved, found.bound))
+    counts, value, bound = found
+    model.model.add(first <= value)
+    model.hint(counts)
+    counts, _, _ = model.least(second, limit_s) or found
+    moved = _num_moved(problem, counts)
+    return MinimumMoves(counts, moved, 0 if straight_first else min(moved, bound))
 
 
 def _num_moved(problem: MoveProblem, counts: Counts) -> int:
@@ -134,13 +135,6 @@ def _num_moved(problem: MoveProblem, counts: Counts) -> int:
         for row, standing in zip(counts, problem.standing_pu, strict=True)
         for number, stands in zip(row, standing, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class _Found:
-    counts: Counts
-    value: int
-    bound: int
 
 
 class _Model:
@@ -226,8 +220,8 @@ class _Model:
             for groups, value in zip(row, values, strict=True):
                 self.model.add_hint(groups, value // self.problem.bundle)
 
-    def least(self, objective: cp_model.LinearExprT, limit_s: float) -> _Found | None:
-        """The least of an objective under all that was added."""
+    def least(self, objective: cp_model.LinearExprT, limit_s: float) -> tuple[Counts, int, int] | None:
+        """The least of an objective under all that was added: groups by rank and pool, its value, and its bound."""
         self.model.minimize(objective)
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = limit_s
@@ -237,7 +231,7 @@ class _Model:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         counts = tuple(tuple(self.problem.bundle * solver.value(groups) for groups in row) for row in self.bundles)
-        return _Found(counts, round(solver.objective_value), ceil(solver.best_objective_bound - 0.5))
+        return counts, round(solver.objective_value), ceil(solver.best_objective_bound - 0.5)
 
 
 def chained_routes(problem: MoveProblem, counts: Counts, whole: Sequence[tuple[int, ...]]) -> tuple[RouteCount, ...]:
