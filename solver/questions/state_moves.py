@@ -59,10 +59,11 @@ def state_moves(
         source = holders.nearest(old, place)
         grown = 0.0
         if num_retained and old is not None:
-            grown = num_retained * new.beyond(_state(context, standing.configuration, pool, old))
-        come = num_come * new.total_bytes
+            before = _state(context, standing.configuration, pool, old)
+            grown = num_retained * sum(max(has - had, 0.0) for has, had in zip(new, before, strict=True))
+        come = num_come * sum(new)
         lost = grown if sharded else 0.0
-        lost += num_come * (sharded * new.sharded_bytes + whole * new.whole_bytes)
+        lost += num_come * (sharded * new[1] + whole * new[0])
         fetch(None, place, num_come, lost)
         fetch(source, place, num_come, grown + come - lost)
     return _timed(context, configuration, demand)
@@ -77,31 +78,16 @@ def _arrivals(settled: SlotPlacement) -> list[tuple[int, int, int, int]]:
     return [(*key, retained_there[key], number - retained_there[key]) for key, number in sorted(total.items())]
 
 
-@dataclass(frozen=True)
-class _State:
-    """State of one stage group: what every replica has whole, and its part of what replicas share out."""
-
-    whole_bytes: float
-    sharded_bytes: float
-
-    @property
-    def total_bytes(self) -> float:
-        return self.whole_bytes + self.sharded_bytes
-
-    def beyond(self, other: _State) -> float:
-        """What this group needs and the other does not hold."""
-        return max(self.whole_bytes - other.whole_bytes, 0.0) + max(self.sharded_bytes - other.sharded_bytes, 0.0)
-
-
-def _state(context: Context, configuration: Configuration, pool: int, rank: int) -> _State:
+def _state(context: Context, configuration: Configuration, pool: int, rank: int) -> tuple[float, float]:
+    """Bytes of one stage group: what every replica has whole, and its part of what replicas share out."""
     static = pool_stages(context, context.pools[pool], configuration).static
     gpus = configuration.degrees.gpus_per_stage_group
     weights, optimizer = gpus * float(static.weights_bytes[rank]), gpus * float(static.optimizer_bytes[rank])
     if configuration.sharding == "ddp":
-        return _State(weights + optimizer, 0.0)
+        return weights + optimizer, 0.0
     if configuration.sharding == "zero1":
-        return _State(weights, optimizer)
-    return _State(0.0, weights + optimizer)
+        return weights, optimizer
+    return 0.0, weights + optimizer
 
 
 class _Holders:
