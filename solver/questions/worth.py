@@ -47,11 +47,6 @@ class _Item:
     useful: _World
     small: _World | None
 
-    @property
-    def worlds(self) -> tuple[_World, ...]:
-        """Those that there are."""
-        return (self.useful,) if self.small is None else (self.useful, self.small)
-
 
 @dataclass
 class _Asked:
@@ -159,7 +154,8 @@ class _Asked:
         promising, hooks = self._promising(), self.compared.searches.hooks
         items = [item for item, _ in self.ranked() if item in promising]
         largest = self._largest()
-        for (item, world), number in self._in_time([(one, world) for one in items for world in one.worlds], ends_s):
+        worlds = [(one, world) for one in items for world in (one.useful, one.small) if world is not None]
+        for (item, world), number in self._in_time(worlds, ends_s):
             share_s = max(hooks.left_s / number, SEARCHED_FROM_S)
             self.compared.plan_world(world.name, world.request, min(share_s, hooks.left_s))
             if item in largest and world is item.useful and world.more:
