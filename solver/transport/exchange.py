@@ -69,16 +69,6 @@ class InterSiteRing:
     shares: dict[int, float]
     steps: tuple[StepChoice, ...]
 
-    @property
-    def choices(self) -> tuple[TransportChoice, ...]:
-        """Transports of the narrowest step of every kind of path."""
-        return tuple(one.choice for one in self.steps)
-
-    @property
-    def edge_bytes(self) -> dict[int, float]:
-        """Bytes on every directed edge."""
-        return {edge: part * self.sent_bytes for edge, part in self.ring.load.items()}
-
 
 @dataclass(frozen=True)
 class ExchangeCost:
@@ -93,7 +83,6 @@ class ExchangeCost:
     shared_s: float
     edge_bytes: dict[int, float]
     shares: dict[int, float] = field(default_factory=dict)
-    choices: tuple[TransportChoice, ...] = ()
     site_ring: InterSiteRing | None = None
     wider: ExchangeCost | None = None
 
@@ -179,15 +168,9 @@ def _exchange(
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
 
     def on_ring(site_ring: InterSiteRing, wider: ExchangeCost | None = None) -> ExchangeCost:
+        edge_bytes = {edge: part * sent_bytes for edge, part in site_ring.ring.load.items()}
         return ExchangeCost(
-            overlap_s,
-            private_s,
-            site_ring.shared_s,
-            edge_bytes=site_ring.edge_bytes,
-            shares=site_ring.shares,
-            choices=site_ring.choices,
-            site_ring=site_ring,
-            wider=wider,
+            overlap_s, private_s, site_ring.shared_s, edge_bytes, site_ring.shares, site_ring=site_ring, wider=wider
         )
 
     if chosen is not None:

@@ -107,7 +107,7 @@ class _Senders:
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
     """Choices of messages, with the verdict on time slots, and of exchanges, each once."""
-    exchanges = [choice for cost in traffic.costs for choice in cost.choices]
+    exchanges = [one.choice for cost in traffic.costs if cost.site_ring for one in cost.site_ring.steps]
     return tuple(dict.fromkeys([*_message_choices(traffic), *exchanges]))
 
 
