@@ -97,12 +97,8 @@ class Facts:
         }
 
     @cached_property
-    def _around(self) -> Mapping[str, frozenset[str]]:
-        return {place: frozenset(around) for place, around in ancestors_of(self.request.cluster).items()}
-
-    def around(self, place: str) -> frozenset[str]:
-        """The place itself and every place around it."""
-        return self._around.get(place, frozenset())
+    def _around(self) -> Mapping[str, tuple[str, ...]]:
+        return ancestors_of(self.request.cluster)
 
     def is_inside(self, place: str, outer: str) -> bool:
         """Whether `place` is `outer` or lies in it."""

@@ -69,7 +69,7 @@ def exchange_bytes(case: Case) -> Iterator[Finding]:
 
 def loads_conserved(case: Case) -> Iterator[Finding]:
     """What enters a building without GPUs of the plan, or a region above buildings, leaves it."""
-    held = {place for group in case.groups for place in case.around(group.pool.place)}
+    held = {place for group in case.groups for place in case.network.topology.ancestors(group.pool.place)}
     for place in case.request.cluster.places:
         if place.level not in ("region", "building") or (place.level == "building" and place.id in held):
             continue
