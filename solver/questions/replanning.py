@@ -113,10 +113,6 @@ class ReplanFrontier:
         """The fastest plan with no more moves: only less than its time is of use."""
         return min((one.iteration_s for one in self.points if one.num_moved <= num_moved), default=inf)
 
-    def chosen(self, within_s: float) -> ReplanSolution | None:
-        """The fewest moves of plans that take no longer."""
-        return next((one for one in self.points if one.iteration_s <= within_s), None)
-
 
 @dataclass
 class ReplanSearch:
@@ -269,11 +265,6 @@ class ReplanSearch:
         if isinstance(self.best, Planned):
             found.append(self.best.plan.metrics.iteration_s)
         return min(found, default=inf)
-
-    def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
-        """Raise what is proven of plans with fewer moves than this within a time."""
-        if self.bounds is not None:
-            self.bounds.raise_bounds(num_moved, within_s, stopped)
 
     def least_moved(self, within_s: float, known: int) -> int:
         """No plan within this time moves fewer groups."""

@@ -185,14 +185,14 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
     if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
         return
     began_s = hooks.clock()
-    replanning.bounds = MoveBounds(replanning.request, replanning.standing)
+    bounds = replanning.bounds = MoveBounds(replanning.request, replanning.standing)
     learned.bounds_s = hooks.clock() - began_s
     chosen = _chosen(replanning, tolerance)
     if chosen is not None and chosen.num_moved:
-        replanning.prove(chosen.num_moved, chosen.iteration_s, hooks.stopped)
+        bounds.raise_bounds(chosen.num_moved, chosen.iteration_s, hooks.stopped)
         yield
     for one in replanning.frontier.points:
-        replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
+        bounds.raise_bounds(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
 
 
@@ -213,7 +213,8 @@ def _same_degrees(one: Plan, other: Plan) -> bool:
 
 def _chosen(replanning: ReplanSearch, tolerance: float) -> ReplanSolution | None:
     """The fewest moves of plans that take no longer than the fastest times 1 + tolerance."""
-    return replanning.frontier.chosen((1.0 + tolerance) * replanning.fastest_s)
+    within_s = (1.0 + tolerance) * replanning.fastest_s
+    return next((one for one in replanning.frontier.points if one.iteration_s <= within_s), None)
 
 
 def _point(replanning: ReplanSearch, one: ReplanSolution) -> ReplanPoint:
