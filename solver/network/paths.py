@@ -39,7 +39,7 @@ class LinkGraph:
 
 def link_graph(topology: Topology) -> LinkGraph:
     """The graph of a topology's edges, for `least_paths` under one weight after another."""
-    tails, heads = topology.tails, topology.heads
+    tails, heads = topology.ends
     order = np.lexsort((heads, tails))
     ends = np.stack((tails[order], heads[order]), axis=1)
     first = np.flatnonzero(np.append(True, (ends[1:] != ends[:-1]).any(axis=1))[: len(order)])
@@ -87,7 +87,7 @@ class Paths:
 def islands(topology: Topology) -> dict[PlaceId, int]:
     """Number of the island of every place, on one of which a plan lives; what no link or uplink joins is its own."""
     size = len(topology.places)
-    graph = csr_matrix((np.ones(len(topology.edges)), (topology.tails, topology.heads)), shape=(size, size))
+    graph = csr_matrix((np.ones(len(topology.edges)), tuple(topology.ends)), shape=(size, size))
     _, numbers = connected_components(graph, directed=False)
     return {place.id: int(number) for place, number in zip(topology.places, numbers, strict=True)}
 

@@ -97,14 +97,10 @@ class Topology:
         return {(edge.id, edge.reverse): index for index, edge in enumerate(self.edges)}
 
     @cached_property
-    def tails(self) -> IntArray:
-        """Place index that each edge leaves."""
-        return np.array([self.index_of[edge.from_place] for edge in self.edges], dtype=np.int64)
-
-    @cached_property
-    def heads(self) -> IntArray:
-        """Place index that each edge enters."""
-        return np.array([self.index_of[edge.to_place] for edge in self.edges], dtype=np.int64)
+    def ends(self) -> IntArray:
+        """Indices of the places that each edge leaves, and of those that it enters, in two rows."""
+        ends = ((self.index_of[edge.from_place], self.index_of[edge.to_place]) for edge in self.edges)
+        return np.array([*ends], dtype=np.int64).reshape(-1, 2).T
 
     @cached_property
     def capacity_bytes_per_s(self) -> FloatArray:

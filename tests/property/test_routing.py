@@ -57,8 +57,8 @@ def assert_bytes_are_conserved_at_every_place(commodities, split):
     """What leaves a place less what enters it is what is sent from there less what is sent to it."""
     load, topology = load_of(commodities, split), commodities.topology
     net, wanted = np.zeros(len(topology.places)), np.zeros(len(topology.places))
-    np.add.at(net, topology.tails, load)
-    np.subtract.at(net, topology.heads, load)
+    np.add.at(net, topology.ends[0], load)
+    np.subtract.at(net, topology.ends[1], load)
     for (source, target), size in zip(commodities.ends_k, commodities.size_k, strict=True):
         wanted[source] += size
         wanted[target] -= size
