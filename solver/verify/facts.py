@@ -108,6 +108,11 @@ class Facts:
     def _buildings(self) -> Mapping[str, str]:
         return buildings_of(self.request.cluster)
 
+    @cached_property
+    def buildings(self) -> tuple[str, ...]:
+        """Buildings with GPUs of the plan."""
+        return tuple(sorted({self.building_of(group.pool.place) for group in self.groups}))
+
     def building_of(self, place: str) -> str:
         """The building around a place; a place with no building around it counts as one of its own."""
         return self._buildings.get(place, place)

@@ -1,10 +1,10 @@
-"""What a plan must move between buildings, and what the link graph can carry, as the judge derives both.
+"""What a plan must move between places and buildings, as the judge derives it.
 
-No load of the plan is read. A cut bounds every routing, so the capacities depend on no path that a plan chose.
+No load of the plan is read.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -19,7 +19,6 @@ from solver.verify.facts import Facts
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 BETWEEN_BUILDINGS: tuple[Tier, ...] = ("cross_building", "cross_region")
-MAX_BUILDINGS_FOR_ALL_CUTS = 10  # 1022 cuts; with more, the number of them would set the time of the judge
 
 
 class Crossing(NamedTuple):
@@ -50,36 +49,8 @@ class Boundary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BuildingCuts:
-    """Cuts around the buildings of a plan, which are named as `Facts.building_of` names them."""
-
-    facts: Facts
-    topology: Topology
-
-    @cached_property
-    def buildings(self) -> tuple[str, ...]:
-        """Buildings with GPUs of the plan."""
-        return tuple(sorted({self.facts.building_of(group.pool.place) for group in self.facts.groups}))
-
-    def all(self) -> Iterator[frozenset[str]]:
-        """Sets of used buildings to cut off from the rest: single ones, or every set while these are few."""
-        largest = len(self.buildings) - 1 if len(self.buildings) <= MAX_BUILDINGS_FOR_ALL_CUTS else 1
-        for size in range(1, largest + 1):
-            yield from map(frozenset, combinations(self.buildings, size))
-
-    def bytes_per_s(self, buildings: frozenset[str]) -> float:
-        """Usable capacity out of these buildings to anywhere else."""
-        building_of = self.facts.building_of
-        return sum(
-            edge.capacity_bytes_per_s
-            for edge in self.topology.edges
-            if building_of(edge.from_place) in buildings and building_of(edge.to_place) not in buildings
-        )
-
-
-@dataclass(frozen=True)
 class NetworkFacts:
-    """Demands, and the cuts that they have to pass. Buildings are named as `Facts.building_of` names them."""
+    """Demands, and the link graph that carries them. Buildings are named as `Facts.building_of` names them."""
 
     facts: Facts
     derived: Derived
@@ -90,11 +61,6 @@ class NetworkFacts:
     def topology(self) -> Topology:
         """The link graph of the request."""
         return build_topology(self.facts.request.cluster)
-
-    @cached_property
-    def cuts(self) -> BuildingCuts:
-        """What the links out of buildings and places can carry."""
-        return BuildingCuts(self.facts, self.topology)
 
     @cached_property
     def boundaries(self) -> tuple[Boundary, ...]:

@@ -110,7 +110,7 @@ def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
             for (source, target), messages in ways.items()
             if case.building_of(source) == building and case.building_of(target) != building
         )
-        for building in case.network.cuts.buildings
+        for building in case.buildings
     }
 
 

@@ -5,6 +5,7 @@ What links carry over an iteration is `links.py`.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 
 from models.plan import OtherSharing, RouteTimeline
 from models.schedule import PipelineHop
@@ -16,6 +17,7 @@ from solver.verify.message_paths import message_parts
 from solver.verify.message_rates import Rates, Way, concatenated, message_rates, peak_rate, stated_hops
 from solver.verify.network_facts import Boundary
 
+MAX_BUILDINGS_FOR_ALL_CUTS = 10  # 1022 cuts; with more, the number of them would set the time of the judge
 WORTH_A_SHIFT = 2e-3  # of the end of a route: less than this decides nothing between two ways of sharing
 
 
@@ -74,9 +76,21 @@ def hop_share(case: Case) -> Iterator[Finding]:
     for place in sorted({source for source, _ in ways}):
         crossing = [way for way in ways if case.is_inside(way[0], place) and not case.is_inside(way[1], place)]
         yield from _overload(place, ways, crossing, case.network.topology.leaving_bytes_per_s[place])
-    for cut in case.network.cuts.all():
+    for cut in _cuts(case):
         crossing = [way for way in ways if case.building_of(way[0]) in cut and case.building_of(way[1]) not in cut]
-        yield from _overload(", ".join(sorted(cut)), ways, crossing, case.network.cuts.bytes_per_s(cut))
+        capacity = sum(
+            edge.capacity_bytes_per_s
+            for edge in case.network.topology.edges
+            if case.building_of(edge.from_place) in cut and case.building_of(edge.to_place) not in cut
+        )
+        yield from _overload(", ".join(sorted(cut)), ways, crossing, capacity)
+
+
+def _cuts(case: Case) -> Iterator[frozenset[str]]:
+    """Sets of used buildings to cut off from the rest, whatever the paths: single ones, or all while these are few."""
+    largest = len(case.buildings) - 1 if len(case.buildings) <= MAX_BUILDINGS_FOR_ALL_CUTS else 1
+    for size in range(1, largest + 1):
+        yield from map(frozenset, combinations(case.buildings, size))
 
 
 def hop_stagger(case: Case) -> Iterator[Finding]:
