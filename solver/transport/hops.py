@@ -61,7 +61,6 @@ class HopDelay:
     there: EdgeParts = ()
     back: EdgeParts = ()
     upwards: bool = True
-    choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
     num_senders: int = 1
@@ -257,9 +256,8 @@ class _Pricing:
             self.messages.sent(leg.target, leg.source, equals[1], senders[1]),
         )
         choices = [one.choice for one in sent]
-        slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
-        group = configuration.degrees.gpus_per_stage_group
-        rate = min(group * slower.effective_bytes_per_s, *(self.free[edge] for edge in on_way))
+        group, slower = configuration.degrees.gpus_per_stage_group, min(one.effective_bytes_per_s for one in choices)
+        rate = min(group * slower, *(self.free[edge] for edge in on_way))
         cards = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
         cards *= context.stack.point_to_point_efficiency.value
         pace = min(group * cards, *(self.free[edge] for edge in on_way))
@@ -272,7 +270,6 @@ class _Pricing:
             there=there,
             back=back,
             upwards=leg.upwards,
-            choice=slower,
             bottlenecks=tuple(edge for edge in on_way if self.free[edge] <= pace * (1.0 + 1e-9)),
             num_sharers=max(equals),
             num_senders=max(senders),

@@ -63,14 +63,10 @@ class _Senders:
             self._known[key] = there, back
         return self._known[key]
 
-    def slower(self, hop: HopDelay, at_once: int) -> TransportChoice:
-        """Of both directions."""
-        return min((one.choice for one in self.sent(hop, at_once)), key=lambda one: one.effective_bytes_per_s)
-
     def rate_bytes_per_s(self, hop: HopDelay, at_once: int) -> float:
         """Of one replica, whatever its share of the link."""
         group = self.messages.configuration.degrees.gpus_per_stage_group
-        return group * self.slower(hop, at_once).effective_bytes_per_s
+        return group * min(one.choice.effective_bytes_per_s for one in self.sent(hop, at_once))
 
     def share_bytes_per_s(self, hop: HopDelay) -> float:
         """What all replicas of the route together get of the hop's links."""
@@ -99,10 +95,8 @@ class _Senders:
             or self.seconds(hop, at_once) > time_slot_s * (1.0 + SAME_PACE)
         ):
             return hop
-        choice, sent = self.slower(hop, at_once), self.sent(hop, at_once)
-        return replace(
-            hop, transfer_s=time_slot_s, num_time_slots=num_time_slots, choice=choice, sent_in_time_slot=sent
-        )
+        sent = self.sent(hop, at_once)
+        return replace(hop, transfer_s=time_slot_s, num_time_slots=num_time_slots, sent_in_time_slot=sent)
 
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
@@ -114,10 +108,12 @@ def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
 def _message_choices(traffic: Traffic) -> Iterator[TransportChoice]:
     for delays, sharing in zip(traffic.hops, traffic.sharing, strict=True):
         for hop in delays:
-            if hop.choice is not None:
+            if hop.sent:
+                both = (one.choice for one in hop.sent_in_time_slot or hop.sent)
+                slower = min(both, key=lambda one: one.effective_bytes_per_s)
                 verdict = _split(hop) + (_verdict(hop, sharing) if hop.num_sharers > 1 else "")
-                reason = hop.choice.reason[: MAX_REASON - len(verdict)] + verdict
-                yield hop.choice.model_copy(update={"reason": reason})
+                reason = slower.reason[: MAX_REASON - len(verdict)] + verdict
+                yield slower.model_copy(update={"reason": reason})
 
 
 def _split(hop: HopDelay) -> str:
