@@ -1,4 +1,4 @@
-"""Whether the replicas of a route send all at once or follow each other on the links that they share.
+"""Time division: whether the replicas of a route send all at once or follow each other on the links that they share.
 
 All at once, each of n messages takes n S / share. In time slots one takes S / share, and the replicas run the same
 schedule shifted by that much, the last (slots - 1) S / share later; the link carries the same bytes in the same time.
