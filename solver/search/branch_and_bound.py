@@ -71,7 +71,7 @@ class Search:
         self.saver = Saver(self.frontier, self.best, self.phases)
         self.resumption = Resumption(warm_start, self.acceptance, self.schedulers)
         self.complete = False
-        self.refining_s = 0.0
+        self.evaluating_s = self.refining_s = 0.0
 
     def run(self) -> Plan | None:
         """Explore, compare, improve the best, explore on, improve again, refine on; the best judged plan, or None."""
@@ -135,11 +135,22 @@ class Search:
         task = next_evaluation(self.frontier, self.best) or next_refinement(self.frontier, self.best, 1)
         if task is None:
             return False
-        self.runner.do(task)
+        self._evaluate(task, until_s)
         self._refine(until_s)
         self.result.update_bound()
         self.saver.save_now_and_then()
         return True
+
+    def _evaluate(self, task: SearchTask | None, until_s: float) -> None:
+        """Do this task and evaluate more, until evaluations had their share of the time, or until then."""
+        began_s = self.hooks.clock()
+        due_s = self.params.evaluate_share * (began_s - self.hooks.started_s) - self.evaluating_s
+        until_s = min(until_s, began_s + due_s)
+        while task is not None:
+            self.runner.do(task)
+            late = self.best.plan is None or self.hooks.clock() >= until_s or self._stopped(until_s)
+            task = None if late else next_evaluation(self.frontier, self.best)
+        self.evaluating_s += self.hooks.clock() - began_s
 
     def _refine(self, until_s: float, step_s: float | None = None) -> None:
         """Refine the least bounds until they had their share of the time, or until then, and a few in any case.

@@ -18,7 +18,7 @@ from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
-from solver.search.params import DEFAULTS
+from solver.search.params import DEFAULTS, SearchParams
 from solver.search.phases import Phases
 from solver.search.pricing import Pricing
 from tests.build_job import context_of, job
@@ -116,3 +116,16 @@ def test_plans_are_judged_for_a_part_of_the_time_and_at_once_near_the_end() -> N
     assert phases.plan_is_due(), "there may be no time for it later"
     now_s = phases.last_plan_s
     assert phases.plan_fits()
+
+
+def test_evaluations_have_their_share_whatever_pricing_and_refining_take() -> None:
+    request = job(
+        hosts=(8, 8, 4),
+        batch=256,
+        allowed={},
+        link={"latency_s": 1e-2},
+        options={"time_limit_s": 6.0, "reproducible": True},
+    )
+    found = [plan(request, clock=lambda: 0.0, params=SearchParams(evaluate_share=share)) for share in (0.0, 0.9)]
+    few, many = (one.plan.proof.num_explored for one in found if isinstance(one, Planned))
+    assert many > few
