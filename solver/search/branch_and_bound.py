@@ -127,30 +127,26 @@ class Search:
             self.runner.attend(self.params.wait_s)
 
     def _step(self, until_s: float) -> bool:
-        """Price what may hold the least bound, pop the most promising configuration, evaluate, refine, prune.
+        """Price what may hold the least bound, pop the most promising configurations, evaluate, refine, prune.
 
-        False when nothing is left to evaluate and to refine.
+        One is evaluated, and more until evaluations had their share of the time. False when nothing is left to
+        evaluate and to refine.
         """
         self._price()
+        clock, began_s = self.hooks.clock, self.hooks.clock()
+        due_s = began_s + self.params.evaluate_share * (began_s - self.hooks.started_s) - self.evaluating_s
         task = next_evaluation(self.frontier, self.best) or next_refinement(self.frontier, self.best, 1)
         if task is None:
             return False
-        self._evaluate(task, until_s)
+        while task is not None:
+            self.runner.do(task)
+            late = self.best.plan is None or clock() >= due_s or self._stopped(until_s)
+            task = None if late else next_evaluation(self.frontier, self.best)
+        self.evaluating_s += clock() - began_s
         self._refine(until_s)
         self.result.update_bound()
         self.saver.save_now_and_then()
         return True
-
-    def _evaluate(self, task: SearchTask | None, until_s: float) -> None:
-        """Do this task and evaluate more, until evaluations had their share of the time, or until then."""
-        began_s = self.hooks.clock()
-        due_s = self.params.evaluate_share * (began_s - self.hooks.started_s) - self.evaluating_s
-        until_s = min(until_s, began_s + due_s)
-        while task is not None:
-            self.runner.do(task)
-            late = self.best.plan is None or self.hooks.clock() >= until_s or self._stopped(until_s)
-            task = None if late else next_evaluation(self.frontier, self.best)
-        self.evaluating_s += self.hooks.clock() - began_s
 
     def _refine(self, until_s: float, step_s: float | None = None) -> None:
         """Refine the least bounds until they had their share of the time, or until then, and a few in any case.
