@@ -106,7 +106,8 @@ def test_a_submission_asks_the_database_three_times_and_is_answered_with_what_is
         submit(client, fake_solver.FINDS)
         asked = _statements(client)
         answer = submit(client, fake_solver.FINDS)
-        assert [one.split()[0] for one in asked] == ["BEGIN", "SELECT", "INSERT", "INSERT"]
+        # How long to wait for a lock, and from when on one writes: neither reads the database.
+        assert [one.split()[0] for one in asked] == ["PRAGMA", "BEGIN", "SELECT", "INSERT", "INSERT"]
         later = client.get(f"{answer.headers['location']}/status").json()
         assert later == answer.json()
         assert later["queue_position"] == 1
