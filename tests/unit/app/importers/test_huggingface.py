@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from app.faults import Refused
-from app.importers.huggingface import ImportedModel, huggingface
 from models.catalogue import named_entry
-from models.workload import Architecture, GroupedQueryAttention, LatentAttention, Workload
-from solver.cost.job import job_of
+from models.workload import Architecture, GroupedQueryAttention, LatentAttention
+from tests.unit.app.importers.huggingface_models import body_of, imported
 from tests.unit.app.importers.samples import LLAMA_8B
 
 
@@ -114,24 +112,15 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
 ACTIVE = {"Mixtral-8x7B-v0.1": 12.9e9, "Qwen3-30B-A3B": 3.3e9, "DeepSeek-V2": 21e9, "DeepSeek-V3": 37e9}
 
 
-def _imported(config: dict[str, Any], **more: Any) -> ImportedModel:
-    return huggingface("config.json", json.dumps(config, indent=1).encode(), **more)
-
-
-def _job(architecture: Architecture) -> Any:
-    body = architecture.model_copy(update={"num_mtp_layers": 0})
-    return job_of(Workload(architecture=body, sequence_length=1, global_batch_sequences=1))
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_agree_with_the_model_card(name: str) -> None:
     config, published = PUBLISHED[name]
-    assert _job(_imported(config).architecture).total_parameters == pytest.approx(published, rel=0.005)
+    assert body_of(imported(config).architecture).total_parameters == pytest.approx(published, rel=0.005)
 
 
 @pytest.mark.parametrize(("name", "published"), ACTIVE.items())
 def test_active_parameters_agree_with_what_was_published(name: str, published: float) -> None:
-    active = _job(_imported(PUBLISHED[name][0]).architecture).active_parameters
+    active = body_of(imported(PUBLISHED[name][0]).architecture).active_parameters
     assert active == pytest.approx(published, rel=0.03)  # published in two digits
 
 
@@ -144,14 +133,14 @@ def test_active_parameters_agree_with_what_was_published(name: str, published: f
 )  # fmt: skip
 def test_an_import_costs_what_the_catalogue_entry_costs(name: str, entry: str) -> None:
     known = Architecture.model_validate(named_entry("models", entry))
-    ours = _imported(PUBLISHED[name][0]).architecture
-    assert _job(ours).total_parameters == _job(known).total_parameters
+    ours = imported(PUBLISHED[name][0]).architecture
+    assert body_of(ours).total_parameters == body_of(known).total_parameters
     assert (ours.attention, ours.num_mtp_layers, ours.tied_embeddings) == (
         known.attention, known.num_mtp_layers, known.tied_embeddings)  # fmt: skip
 
 
 def test_what_was_used_and_what_was_not_is_said() -> None:
-    made = _imported(DEEPSEEK_V3, model_name="v3")
+    made = imported(DEEPSEEK_V3, model_name="v3")
     assert made.architecture.name == "v3"
     assert isinstance(made.architecture.attention, LatentAttention)
     assert set(made.used) | set(made.ignored) == set(DEEPSEEK_V3)
@@ -161,9 +150,9 @@ def test_what_was_used_and_what_was_not_is_said() -> None:
 
 
 def test_dense_layers_between_are_understood_where_they_can_be() -> None:
-    every_other = _imported(QWEN3_30B | {"decoder_sparse_step": 2}).architecture
+    every_other = imported(QWEN3_30B | {"decoder_sparse_step": 2}).architecture
     assert [every_other.is_moe_layer(layer) for layer in range(4)] == [False, True, False, True]
-    first_dense = _imported(QWEN3_30B | {"mlp_only_layers": [0, 1]}).architecture
+    first_dense = imported(QWEN3_30B | {"mlp_only_layers": [0, 1]}).architecture
     assert [first_dense.is_moe_layer(layer) for layer in range(4)] == [False, False, True, True]
 
 
@@ -185,7 +174,7 @@ def test_dense_layers_between_are_understood_where_they_can_be() -> None:
 )
 def test_what_is_not_known_is_refused(change: dict[str, Any], code: str, what: str) -> None:
     with pytest.raises(Refused) as caught:
-        _imported(LLAMA_8B | change)
+        imported(LLAMA_8B | change)
     (fault,) = caught.value.faults
     assert fault.code == code
     assert what in fault.what
@@ -208,40 +197,40 @@ def test_what_is_not_known_is_refused(change: dict[str, Any], code: str, what: s
 )
 def test_a_size_that_a_family_has_a_default_for_is_not_assumed(config: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as caught:
-        _imported({name: value for name, value in config.items() if name != field})
+        imported({name: value for name, value in config.items() if name != field})
     (fault,) = caught.value.faults
     assert (fault.code, field in fault.what) == ("missing-field", True)
 
 
 def test_a_null_of_key_heads_is_one_per_query_head() -> None:
-    attention = _imported(MIXTRAL | {"num_key_value_heads": None}).architecture.attention
+    attention = imported(MIXTRAL | {"num_key_value_heads": None}).architecture.attention
     assert isinstance(attention, GroupedQueryAttention)
     assert attention.num_kv_heads == attention.num_heads == 32
 
 
 def test_configurations_that_transformers_has_saved_again_are_the_same_models() -> None:
     renamed = {("num_local_experts" if name == "num_experts" else name): value for name, value in QWEN3_30B.items()}
-    assert _imported(renamed).architecture == _imported(QWEN3_30B).architecture
+    assert imported(renamed).architecture == imported(QWEN3_30B).architecture
     derived = {"head_dim": 64, "qk_head_dim": 192}
-    assert _imported(DEEPSEEK_V3 | derived).architecture == _imported(DEEPSEEK_V3).architecture
+    assert imported(DEEPSEEK_V3 | derived).architecture == imported(DEEPSEEK_V3).architecture
     with pytest.raises(Refused, match="qk_head_dim does not follow"):
-        _imported(DEEPSEEK_V3 | derived | {"qk_head_dim": 128})
+        imported(DEEPSEEK_V3 | derived | {"qk_head_dim": 128})
 
 
 def test_a_fault_names_the_line_and_a_field_may_be_let_pass() -> None:
     config = {"model_type": "llama", "odd_one": 1, **LLAMA_8B}
     with pytest.raises(Refused) as caught:
-        _imported(config)
+        imported(config)
     assert caught.value.faults[0].where == "config.json:3:2"
-    assert _imported(config, ignore=("odd_one",)).architecture.hidden_size == 4096
+    assert imported(config, ignore=("odd_one",)).architecture.hidden_size == 4096
 
 
 def test_dense_layers_in_the_middle_are_refused() -> None:
     with pytest.raises(Refused, match="not the first ones"):
-        _imported(QWEN3_30B | {"mlp_only_layers": [5]})
+        imported(QWEN3_30B | {"mlp_only_layers": [5]})
 
 
 def test_a_model_with_several_parts_is_told_what_to_do() -> None:
     with pytest.raises(Refused) as caught:
-        _imported({"model_type": "llama4", "text_config": {}})
+        imported({"model_type": "llama4", "text_config": {}})
     assert "text_config" in caught.value.faults[0].remedy

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from app.faults import Refused
-from app.importers.huggingface import ImportedModel, huggingface
 from app.importers.huggingface_windows import overestimate
 from models.catalogue import named_entry
-from models.workload import Architecture, Workload
-from solver.cost.job import job_of
+from models.workload import Architecture
+from tests.unit.app.importers.huggingface_models import body_of, imported
 
 
 def _sizes(model_type: str, sizes: tuple[int, int, int], heads: tuple[int, int], **more: Any) -> dict[str, Any]:
@@ -108,32 +106,23 @@ ACTIVE = {
 }  # fmt: skip
 
 
-def _imported(config: dict[str, Any]) -> ImportedModel:
-    return huggingface("config.json", json.dumps(config, indent=1).encode())
-
-
-def _job(architecture: Architecture) -> Any:
-    body = architecture.model_copy(update={"num_mtp_layers": 0})
-    return job_of(Workload(architecture=body, sequence_length=1, global_batch_sequences=1))
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_agree_with_the_model_card(name: str) -> None:
     config, published = PUBLISHED[name]
-    assert _job(_imported(config).architecture).total_parameters == pytest.approx(published, rel=0.01)
+    assert body_of(imported(config).architecture).total_parameters == pytest.approx(published, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ACTIVE)
 def test_active_parameters_agree_with_what_was_published(name: str) -> None:
-    (published, tables), architecture = ACTIVE[name], _imported(PUBLISHED[name][0]).architecture
+    (published, tables), architecture = ACTIVE[name], imported(PUBLISHED[name][0]).architecture
     table = architecture.vocab_size * architecture.hidden_size
-    assert _job(architecture).active_parameters - tables * table == pytest.approx(published, rel=0.03)
+    assert body_of(architecture).active_parameters - tables * table == pytest.approx(published, rel=0.03)
 
 
 def test_maverick_is_the_model_of_the_catalogue() -> None:
     known = Architecture.model_validate(named_entry("models", "llama-4-maverick-like"))
-    ours = _imported(MAVERICK).architecture
-    assert (ours.attention, _job(ours).total_parameters) == (known.attention, _job(known).total_parameters)
+    ours = imported(MAVERICK).architecture
+    assert (ours.attention, body_of(ours).total_parameters) == (known.attention, body_of(known).total_parameters)
     assert [ours.is_moe_layer(layer) for layer in range(4)] == [False, True, False, True]
 
 
@@ -149,7 +138,7 @@ def test_maverick_is_the_model_of_the_catalogue() -> None:
     ],
 )
 def test_windows_of_attention_are_told_with_the_factor(config: dict[str, Any], layers: str) -> None:
-    (note,) = (one for one in _imported(config).notes if "whole sequence" in one)
+    (note,) = (one for one in imported(config).notes if "whole sequence" in one)
     assert note.startswith(layers)
     assert "overestimated by a factor of" in note
     assert "at 131,072 tokens" in note
@@ -157,7 +146,7 @@ def test_windows_of_attention_are_told_with_the_factor(config: dict[str, Any], l
 
 @pytest.mark.parametrize("config", [PHI4, PHI4 | {"sliding_window": 4096, "use_sliding_window": False}])
 def test_a_model_without_windows_has_no_note_of_them(config: dict[str, Any]) -> None:
-    assert not any("whole sequence" in one for one in _imported(config).notes)
+    assert not any("whole sequence" in one for one in imported(config).notes)
 
 
 @pytest.mark.parametrize(("length", "window", "share"), [(64, 16, 1.0), (64, 16, 0.5), (64, 128, 0.5)])
@@ -186,7 +175,7 @@ def test_the_factor_is_the_ratio_of_the_scores_counted_one_by_one(length: int, w
 )
 def test_what_cannot_be_described_is_refused_by_name(config: dict[str, Any], what: str) -> None:
     with pytest.raises(Refused) as caught:
-        _imported(config)
+        imported(config)
     (fault,) = caught.value.faults
     assert what in fault.what
     assert fault.remedy
