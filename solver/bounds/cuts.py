@@ -51,11 +51,11 @@ def _cuts(context: Context) -> Iterator[NetworkCut]:
         if len(numbers) < 2 or group_of_pool in known or nested:
             continue  # a ring between a place and one inside it leaves neither
         known.add(group_of_pool)
-        rate_g, crossing, leaving_g = np.zeros(len(numbers)), list[Edge](), np.zeros(len(numbers), dtype=np.int64)
+        rate_g = np.array([topology.leaving_bytes_per_s[name] for name in numbers])
+        crossing, leaving_g = list[Edge](), np.zeros(len(numbers), dtype=np.int64)
         for edge in topology.edges:
             left = set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))
             for name in numbers.keys() & left:
-                rate_g[numbers[name]] += edge.capacity_bytes_per_s
                 leaving_g[numbers[name]] += 1
                 crossing.append(edge)
         nearest_s = min((edge.latency_s for edge in crossing), default=0.0)
