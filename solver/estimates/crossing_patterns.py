@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,11 +27,13 @@ class CrossingPattern:
     Exchanges: over how many places, seconds per byte that a place sends, of one alone and of the links for all of
     them, delays of one exchange, and the part of the ranks that exchange; `replicas` of a rank are in one place.
     Messages: seconds per byte of one, without and with the way back of loops, delays of all hops of one pass, and the
-    losses and the wait for each.
+    losses and the wait for each. `slower`: how many times as long the slowest GPUs in use take as the slowest
+    that are needed where the fastest are used first.
     """
 
     kind: str
     possible: BoolArray
+    slower: FloatArray
     num_places: FloatArray
     exchange_s_per_byte: FloatArray
     links_s_per_byte: FloatArray
@@ -63,6 +66,7 @@ class _Capacity:
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value
+        self.speed_u = np.array([context.pools[one.pools[0]].gpu.bf16_flops_per_s for one in context.capacity_groups])
 
     def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
         """One capacity group after another; replicas that none holds whole lie over the capacity that is left."""
@@ -81,6 +85,7 @@ class _Capacity:
         return self._pattern(
             blocks,
             possible=missing * columns.pp <= left,
+            slower=self._slower([[u] for u in order], np.where(missing > 0, len(order), used)),
             ring=way,
             fewest=fewest,
             exchanging=np.ones(len(columns)),
@@ -102,6 +107,7 @@ class _Capacity:
         pattern = self._pattern(
             blocks,
             possible=spread == 0,
+            slower=self._slower(blocks.groups_b, used),
             ring=np.where(within > 1, ring, 0),
             fewest=self._fewest_of_blocks(blocks, ranks, used),
             exchanging=np.where(within > 1, 1.0, 0.0),
@@ -115,6 +121,7 @@ class _Capacity:
         over = self._pattern(
             whole,
             possible=(held_b.sum(axis=1) >= columns.pp * columns.dp) & (upto[:, -1] > 0),
+            slower=self._slower(blocks.groups_b, np.full(len(columns), len(blocks.groups_b))),
             ring=np.full(len(columns), len(self.context.capacity_groups)),
             fewest=np.maximum(columns.dp / whole.rings[0].num_places[-1], 1.0),
             exchanging=spread / columns.pp,
@@ -135,6 +142,7 @@ class _Capacity:
         found = self._pattern(
             whole,
             possible=(upto[:, -1] >= need) & ~are_whole,
+            slower=self._slower(blocks.groups_b, used),
             ring=np.where(used > 1, used, 0),
             fewest=np.maximum(columns.dp / 2.0, 1.0),
             exchanging=1.0 / columns.pp,
@@ -148,6 +156,19 @@ class _Capacity:
             exchange_delay_s=found.exchange_delay_s / np.maximum(found.num_places - 1.0, 1.0),
             replicas=np.ceil(columns.dp / np.minimum(found.num_places, 2.0)),
         )
+
+    @cached_property
+    def _needed_speed(self) -> FloatArray:
+        """Peak of the slowest GPUs that are needed where the fastest are used first, by configuration."""
+        order = np.argsort(-self.speed_u, kind="stable")
+        need = self.columns.pp * self.columns.dp
+        before = (np.cumsum(self.held_u[:, order], axis=1) < need[:, None]).sum(axis=1)
+        return np.asarray(self.speed_u[order][np.minimum(before, len(order) - 1)])
+
+    def _slower(self, groups_b: Sequence[Sequence[int]], used: IntArray) -> FloatArray:
+        """How many times as long the slowest of the first so many blocks takes as the slowest that is needed."""
+        slowest = np.minimum.accumulate([self.speed_u[list(own)].min() for own in groups_b])
+        return np.asarray(self._needed_speed / np.minimum(slowest[used - 1], self._needed_speed))
 
     def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
         """The fewest replicas that some place in use has of a rank."""
@@ -179,6 +200,7 @@ class _Capacity:
         blocks: Blocks,
         *,
         possible: BoolArray,
+        slower: FloatArray,
         ring: IntArray,
         fewest: FloatArray,
         exchanging: FloatArray,
@@ -193,6 +215,7 @@ class _Capacity:
         return CrossingPattern(
             kind=blocks.kind,
             possible=possible,
+            slower=slower,
             num_places=plain.num_places[ring],
             exchange_s_per_byte=alone,
             links_s_per_byte=links,

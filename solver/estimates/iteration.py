@@ -25,7 +25,7 @@ from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.estimates.params import ESTIMATES
-from solver.placement.distances import EACH, TYPES
+from solver.placement.distances import EACH, EACH_BY_TYPE, TYPES
 
 
 def guess_s(
@@ -74,7 +74,8 @@ def _crossed_s(job: _Job, by_type: BoolArray, *, local: bool) -> FloatArray:
         time_s = _under(pattern, row_of, job)
         if local:
             time_s = time_s + _private_s(job, pattern.replicas[row_of])
-        suits = True if pattern.kind == EACH else by_type == pattern.kind.startswith(TYPES)
+        each = pattern.kind in (EACH, EACH_BY_TYPE)
+        suits = True if each else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
     return np.where(np.isfinite(best), best, ESTIMATES.unlikely * job.inside_s)
 
@@ -123,7 +124,8 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
         delay_s = delay_s + (1.0 - np.exp(-lost)) * pattern.longest_wait_s[row_of]
     passes = columns.num_microbatches * columns.vpp
     trips_s = columns.num_microbatches / job.held * (whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s)
-    paced_s = ESTIMATES.joint_s(job.inside_s, passes * message_s)
+    slower = np.where(job.space.layer_split == BY_GPU_TYPE, 1.0, pattern.slower[row_of])
+    paced_s = ESTIMATES.joint_s(slower * job.inside_s, passes * message_s)
     pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
     exchanging = pattern.exchanging[row_of]
     sent_bytes = job.sent_bytes(pattern.num_places[row_of])

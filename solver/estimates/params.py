@@ -44,7 +44,7 @@ class EstimateParams:
     # Exponent of what a split of messages may gain, since near links are soon full.
     split_gain: float = 0.9
     # Times as many messages share the links of those that are split.
-    crowded: float = 2.0
+    crowded: float = 1.25
     # Weight of the fewest replicas that must leave a place, by count, against even shares (a geometric mean).
     trust_in_fewest: float = 0.75
     # Of an edge, what messages and exchanges leave each other where both use it.

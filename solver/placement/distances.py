@@ -22,7 +22,7 @@ from solver.network.topology import PathFacts, Topology
 from solver.placement.capacity_groups import CapacityGroup
 from solver.placement.problem import Tier
 
-ALL, EACH, TYPES = "all", "each", "types"  # kinds of partitions, beside those of the tiers
+ALL, EACH, EACH_BY_TYPE, TYPES = "all", "each", "each by type", "types"  # kinds, beside those of the tiers
 MOST_CONNECTIONS = 1 << 16  # up to which shares of a link are tabled; set by hand
 STEP = 2  # powers of two between the numbers of connections whose shares are known; others are interpolated
 FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), STEP))
@@ -166,6 +166,10 @@ class Distances:
         )
         return Blocks(kind, tuple(map(tuple, groups_b)), chains, loops, circles, shared)
 
+    def speed(self, group: int) -> float:
+        """Peak of one GPU of a capacity group, FLOP/s."""
+        return self.pools[self.capacity_groups[group].pools[0]].gpu.bf16_flops_per_s
+
     def _place(self, group: int) -> str:
         return self.pools[self.capacity_groups[group].pools[0]].place
 
@@ -203,7 +207,8 @@ class Distances:
 def partitions(
     distances: Distances, size_u: Sequence[int], region_u: Sequence[int], tiers: Sequence[Tier]
 ) -> tuple[Blocks, ...]:
-    """All capacity groups together, each alone, those of a tier's groups, and of several types those of each.
+    """All capacity groups together, each alone, those of a tier's groups, and of several types those of each, and each
+    alone with the faster types first.
 
     Regions follow each other by size, and capacity groups in them.
     """
@@ -218,6 +223,8 @@ def partitions(
             found.append(distances.blocks(f"tier {number}", groups))
     types = [group.gpu for group in distances.capacity_groups]
     if len(set(types)) > 1:
+        fastest_first = sorted(order, key=lambda u: (-distances.speed(u), types[u]))
+        found.append(distances.blocks(EACH_BY_TYPE, [[u] for u in fastest_first]))
         found.append(distances.blocks(TYPES, _grouped(order, types)))
         in_regions = _grouped(order, list(zip(region_u, types, strict=True)))
         if len(set(region_u)) > 1 and len(in_regions) < len(order):
@@ -279,9 +286,25 @@ class _Load:
         farthest = max(_delay_s(one) for one in self.hops)
         load = self.carried[worst]
         free = rates[worst] / load
-        wide = min((self.topology.leaving_bytes_per_s[name] / part for name, part in self.left.items()), default=free)
+        leaving = (self.topology.leaving_bytes_per_s[name] / part for name, part in self.left.items())
+        wide = min(self._with_detours_bytes_per_s(rates), *leaving, np.inf)
         edges = frozenset(self.carried)
         return BlockPath(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
+
+    def _with_detours_bytes_per_s(self, rates: dict[int, float]) -> float:
+        """What all hops may carry at once as far as links go round: what is beyond a link takes two others at least.
+
+        With a_e of hops on the edges e that have another way round, of capacity c_e, and all these of capacity C the
+        greatest rate r of which sum_e max(r a_e, 2 r a_e - c_e) <= C.
+        """
+        edges = self.topology.edges_with_detour
+        taken = sorted((rates[edge] / part, rates[edge], part) for edge, part in self.carried.items() if edge in edges)
+        if not taken:
+            return np.inf
+        _, capacity, part = np.array(taken).T
+        total = sum(self.topology.edges[edge].capacity_bytes_per_s for edge in edges)
+        full, rest = np.cumsum([0.0, *capacity]), part.sum() + np.cumsum([0.0, *part])
+        return float(((total + full) / rest).min())
 
 
 def _delay_s(path: PathFacts) -> float:

@@ -103,3 +103,63 @@ def test_what_exceeds_the_traffic_limit_is_tried_last() -> None:
     tight = replace(context, request=context.request.model_copy(update={"constraints": limited}))
     largest = space.columns.num_gpus > context.geography.largest_building_gpus
     assert np.all(lower_bounds(tight, space).guess_s[largest] > 1e5)
+
+
+def test_an_even_loop_that_needs_only_the_faster_type_is_guessed_as_it_runs() -> None:
+    """Four of eight buildings hold it; in their order by region two of them have GPUs that are half as fast."""
+    buildings = [(f"r{region}b{number}", f"r{region}") for region in range(2) for number in range(4)]
+    types = ("H100-SXM-80G", "B200-SXM")
+    document = {
+        "workload": {
+            "architecture": "llama-4-maverick-like",
+            "sequence_length": 8192,
+            "global_batch_sequences": 512,
+        },
+        "cluster": {
+            "name": "two-regions-two-types",
+            "places": [
+                *({"id": f"r{region}", "level": "region"} for region in range(2)),
+                *({"id": name, "level": "building", "parent": region} for name, region in buildings),
+            ],
+            "pools": [
+                {"id": name, "place": name, "gpu": types[k % 2], "num_hosts": 16, "nic_bytes_per_s": 5e10}
+                for k, (name, _) in enumerate(buildings)
+            ],
+            "links": [
+                {
+                    "id": f"{one}-{other}",
+                    "from_place": one,
+                    "to_place": other,
+                    "capacity_bytes_per_s": 9.1e11,
+                    "oversubscription": 2.8 if here == there else 112.0,
+                    "distance_km": 2.0,
+                    "planes": 16,
+                    "load_balancing": ["ecmp", "ecmp_qp_scaling", "dqplb"],
+                }
+                for (one, here), (other, there) in itertools.combinations(buildings, 2)
+            ],
+        },
+        "constraints": {
+            "allowed": {
+                "tp": [1],
+                "cp": [4],
+                "pp": [4],
+                "vpp": [2],
+                "ep": [128],
+                "family": ["loop"],
+                "recompute": ["none"],
+                "layer_split": ["even"],
+            }
+        },
+    }
+    context = Context.of(PlanRequest.model_validate(document))
+    space = enumerate_space(context.request)
+    bounds = lower_bounds(context, space)
+    row = int(np.flatnonzero(bounds.fits & (space.columns.dp == 32))[0])
+    configuration = configuration_of(context, space, row)
+    found = [
+        evaluate(context, one, lambda problem: portfolio_timing(problem, None))
+        for one in placements(context, configuration, ("replicas_whole", "ranks_whole"))
+    ]
+    best_s = min(one.iteration_s for one in found if one is not None)
+    assert 0.75 < best_s / float(bounds.guess_s[row]) < 1.34
