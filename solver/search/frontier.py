@@ -118,12 +118,13 @@ class Frontier:
         self.missed_s = min(self.missed_s, float(seconds[bounds.fits & ~keep].min(initial=float("inf"))))
         tightest = int(np.argmin(bounds.least_memory_bytes))
         self.least_need = min(self.least_need, (float(bounds.least_memory_bytes[tightest]), int(rows[tightest])))
-        guess = self.goal.priority(bounds.guess_s[keep], size[keep], self.unpriced.largest)
+        pace_s = np.maximum(bounds.guess_s, seconds)[keep]
+        guess = self.goal.priority(pace_s, size[keep], self.unpriced.largest)
         repeats = _repeats(self.space.take(rows[keep]), guess)
         self.rows = np.concatenate([self.rows, rows[keep]])
         self.bound = np.concatenate([self.bound, value[keep]])
         self.seconds = np.concatenate([self.seconds, seconds[keep]])
-        self.pace_s = np.concatenate([self.pace_s, bounds.guess_s[keep]])
+        self.pace_s = np.concatenate([self.pace_s, pace_s])
         self.guess = np.concatenate([self.guess, guess * (1.0 + self.params.repeat_penalty * repeats)])
         return len(rows)
 
@@ -178,11 +179,13 @@ class Frontier:
         return configuration_of(self.context, self.space, int(self.rows[index]))
 
     def raise_bound(self, index: int, seconds: float) -> None:
-        """Some iteration time that the configuration cannot be below."""
-        size = self.unpriced.size[self.rows[index : index + 1]]
-        value = float(self.goal.least_values(np.array([seconds]), size)[0])
+        """Some iteration time that the configuration cannot be below, nor its guess."""
+        size, least_s = self.unpriced.size[self.rows[index : index + 1]], np.array([seconds])
+        value = float(self.goal.least_values(least_s, size)[0])
         self.bound[index] = max(self.bound[index], value)
         self.seconds[index] = max(self.seconds[index], seconds)
+        self.pace_s[index] = max(self.pace_s[index], seconds)
+        self.guess[index] = max(self.guess[index], float(self.goal.priority(least_s, size, self.unpriced.largest)[0]))
 
     def put_back(self, index: int, num_timed: int = 0) -> None:
         """An explored configuration is open again; so many of its placements need not be timed again."""

@@ -66,7 +66,9 @@ class Unpriced:
         rows, found = self._screening.look(most, late=self._late)
         self.bound_s[rows] = np.maximum(self.bound_s[rows], found.bound_s)
         self._value[rows] = self._goal.least_values(self.bound_s[rows], self.size[rows])
-        self._priority[rows] = self._goal.priority(found.guess_s, self.size[rows], self.largest)
+        self._priority[rows] = self._goal.priority(
+            np.maximum(found.guess_s, self.bound_s[rows]), self.size[rows], self.largest
+        )
         self.target_rules_out = self.target_rules_out or bool(np.isinf(self._value[rows]).any())
         self._drop_missed()
 
@@ -114,6 +116,8 @@ class Unpriced:
         raised = self.rows[least_s[self._shape_of[self.rows]] > self.bound_s[self.rows]]
         self.bound_s[raised] = least_s[self._shape_of[raised]]
         self._value[raised] = self._goal.least_values(self.bound_s[raised], self.size[raised])
+        priority = self._goal.priority(self.bound_s[raised], self.size[raised], self.largest)
+        self._priority[raised] = np.maximum(self._priority[raised], priority)
         if not np.isfinite(self._value[raised]).all():
             self._drop_missed()
         self.least_value = self._least(self._value)
