@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from models.base import Frozen, Name
 from models.catalogue import named_entry
+from models.definition import ModelDefinition
 from models.plan import Configuration, ScheduleFamily, Sharding
 from models.schedule import Sends
 from models.workload import Architecture, OptimizerName, Workload
@@ -147,6 +148,7 @@ class FrameworkProfile(Frozen):
             return
         if workload.optimizer.name == "muon" and workload.precision == "fp16":
             yield "/workload/precision", f"{self.name} has muon in bf16 and fp32, not in fp16"
+        yield from () if one is None else self._definition_limits(workload.architecture, one)
         if moe is None or one is None:
             return
         where, groups, per_token = "/workload/architecture/moe", one.router_groups, one.router_groups_per_token
@@ -157,6 +159,19 @@ class FrameworkProfile(Frozen):
                 f"{moe.num_experts} experts in {groups} groups, {per_token} of them for the {moe.experts_per_token}"
             )
             yield f"{where}/num_experts", f"{self.name} has groups of equal size that hold as many: {detail} of a token"
+
+    def _definition_limits(self, architecture: Architecture, one: ModelDefinition) -> Iterator[tuple[str, str]]:
+        """Parts of a model that Megatron-Core refuses together. Source: TransformerConfig, gpt_layer_specs, experts."""
+        where, moe = "/workload/architecture/definition", architecture.moe
+        if one.gate_offset and one.activation != "quick_gelu":
+            yield f"{where}/gate_offset", f"{self.name} adds an offset to gates of quick_gelu, not of {one.activation}"
+        if one.activation_limit is not None and moe is None and one.activation == "silu":
+            yield f"{where}/activation_limit", f"{self.name} cuts off what goes into SiLU in experts only"
+        if one.qk_l2_norm and architecture.attention.kind == "mla":
+            yield f"{where}/qk_l2_norm", f"{self.name} has no such norm in latent attention"
+        if one.router_scales_input and moe is not None and moe.experts_per_token > 1:
+            detail = f"{self.name} weighs what goes into experts where a token has one, not {moe.experts_per_token}"
+            yield f"{where}/router_scales_input", detail
 
     def shards(self, optimizer: OptimizerName) -> bool:
         """Whether it splits the state of this optimizer over replicas."""

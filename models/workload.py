@@ -7,13 +7,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, PositiveSeconds
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveSeconds
 from models.catalogue import named_entry
+from models.definition import MOST_LAYERS, ModelDefinition
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "fp4"]
 Recompute = Literal["none", "selective", "full"]
 OptimizerName = Literal["adam", "sgd", "muon"]
-MOST_LAYERS = 4096  # 32 times those of Llama 3.1 405B; layers are looked at one by one
 MOST_HEADS, MOST_EXPERTS = 65_536, 1_048_576  # far beyond any model; divisors of both are looked for one by one
 LayerCount = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
 HeadCount = Annotated[int, Field(ge=1, le=MOST_HEADS)]
@@ -89,61 +89,6 @@ class MixtureOfExperts(Frozen):
         return self
 
 
-class RotaryScaling(Frozen):
-    """How rotary positions are stretched to longer sequences than the model was first trained on."""
-
-    kind: Literal["llama3", "yarn"] = Field(description="Rule of stretching.", examples=["llama3"])
-    factor: Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})] = Field(
-        description="How far it stretches.", examples=[8.0]
-    )
-    original_length: PositiveCount = Field(description="Tokens of a sequence before stretching.", examples=[8192])
-
-
-class ModelDefinition(Frozen):
-    """What a trainer needs to build the model beside its sizes. No time, memory or placement follows from it, but a
-    framework may refuse to split it.
-    """
-
-    norm: Literal["rmsnorm", "layernorm", "layernorm1p"] = Field(
-        "rmsnorm", description="Normalisation; layernorm1p stores its scale less 1.", examples=["rmsnorm"]
-    )
-    norm_epsilon: PositiveFraction = Field(1e-5, description="Added to the variance under the root.", examples=[1e-5])
-    position_embedding: Literal["rope", "learned", "none"] = Field(
-        "rope", description="How positions are told.", examples=["rope"]
-    )
-    rope_base: PositiveCount = Field(10_000, description="Base of the rotary frequencies.", examples=[500_000])
-    rope_fraction: PositiveFraction = Field(1.0, description="Part of a head that is rotated.", examples=[0.5])
-    rope_scaling: RotaryScaling | None = Field(
-        None, description="Stretching of rotary positions; null means none.", examples=[None]
-    )
-    activation: Literal["silu", "gelu", "squared_relu"] = Field(
-        "silu", description="Activation of the feed-forward block, gated or not.", examples=["silu"]
-    )
-    linear_bias: bool = Field(False, description="Linear layers add a bias.", examples=[False])
-    qkv_bias: bool = Field(False, description="Query, key and value projections add one.", examples=[True])
-    qk_norm: bool = Field(False, description="Queries and keys are normalised.", examples=[True])
-    router_score: Literal["softmax", "sigmoid"] = Field(
-        "softmax", description="How the router scores experts.", examples=["sigmoid"]
-    )
-    router_bias: bool = Field(
-        False, description="Experts have a bias that balances their load without a loss.", examples=[True]
-    )
-    router_groups: Count = Field(0, description="Groups of experts that routing is limited to; 0: none.", examples=[8])
-    router_groups_per_token: Count = Field(0, description="Groups that a token's experts come from.", examples=[4])
-    router_scale: Annotated[float, Field(gt=0, le=100, json_schema_extra={"unit": "1"})] = Field(
-        1.0, description="Factor on the weights of the chosen experts.", examples=[2.5]
-    )
-
-    @model_validator(mode="after")
-    def _groups_fit(self) -> Self:
-        if self.router_groups_per_token > self.router_groups:
-            raise ValueError(
-                f"router_groups_per_token {self.router_groups_per_token} exceeds router_groups {self.router_groups}: "
-                "a token cannot reach more groups than exist"
-            )
-        return self
-
-
 class Architecture(Frozen):
     """A decoder-only transformer, dense or mixture of experts."""
 
@@ -195,6 +140,9 @@ class Architecture(Frozen):
             and (self.moe.first_moe_layer > 0 or self.moe.moe_layer_stride > 1)
         ):
             raise ValueError("ffn_hidden_size 0 although some layers are dense: give their feed-forward width")
+        last = max(self.definition.named_layers(), default=0) if self.definition is not None else 0
+        if last >= self.num_layers:
+            raise ValueError(f"definition names layer {last}, num_layers is {self.num_layers}: layers count from 0")
         return self
 
     def feed_forward_widths(self) -> Iterator[int]:

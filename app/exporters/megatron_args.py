@@ -14,15 +14,15 @@ from itertools import groupby
 
 from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.megatron_limits import check_megatron
+from app.exporters.megatron_losses import command_line_losses, model_losses
 from app.exporters.megatron_model import (
     Argument,
     Fields,
     arguments,
-    command_line_losses,
+    context_exchange,
     definition_of,
     model_arguments,
     model_fields,
-    model_losses,
 )
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
@@ -48,7 +48,10 @@ COMMUNICATORS_FILE = "communicators.yaml"
 # Arguments, and values of theirs, that the oldest core of TARGET has not: the first that takes them beside the rest.
 SINCE = {"--rope-type": "0.14", "--use-megatron-fsdp": "0.14", "--quick-geglu": "0.15", "--fp4-format": "0.15",
          "muon": "0.18", "dist_muon": "0.17", "--outer-dp-sharding-strategy": "0.16",
-         "--yarn-original-max-position-embeddings": "0.19"}  # fmt: skip
+         "--yarn-original-max-position-embeddings": "0.19", "--yarn-beta-fast": "0.19", "--yarn-beta-slow": "0.19",
+         "--no-yarn-correction-range-round-to-int": "0.19", "--window-size": "0.15", "--softmax-type": "0.15",
+         "--glu-linear-offset": "0.15", "--activation-func-clamp-value": "0.15", "--moe-shared-expert-gate": "0.16",
+         "--experimental-attention-variant": "0.16"}  # fmt: skip
 RECOMPUTE: dict[str, Fields] = {
     "none": {},
     "selective": {"recompute_granularity": "selective"},
@@ -82,6 +85,7 @@ def _stated(plan: Plan, request: PlanRequest) -> list[Argument]:
         "tensor_model_parallel_size": degrees.tp,
         "sequence_parallel": degrees.tp > 1,
         "context_parallel_size": degrees.cp,
+        "cp_comm_type": context_exchange(workload.architecture, degrees.cp),
         "pipeline_model_parallel_size": degrees.pp,
         "expert_model_parallel_size": degrees.ep if degrees.ep > 1 else None,
         "pipeline_model_parallel_layout": layout_of(plan, workload.architecture) if degrees.pp > 1 else None,
@@ -216,6 +220,8 @@ def plan_losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]
     yield from _group_losses(plan)
     if request is not None:
         yield from model_losses(request.workload.architecture)
+        if exchange := context_exchange(request.workload.architecture, plan.configuration.degrees.cp):
+            yield f"keys and values passed between context-parallel ranks, as planned: Megatron takes {exchange} here"
         yield from workload_losses(request.workload, "Megatron")
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"

@@ -1,7 +1,7 @@
 """The model in Megatron's words: fields of its configuration, for Megatron-Bridge, and arguments, for Megatron-LM.
 
 Where the request does not define the model beside its sizes, RMSNorm, rotary positions and no biases are taken.
-Source: transformer_config.py and megatron/training/arguments.py of Megatron-LM core 0.20, August 2026.
+Source: transformer_config.py, training/arguments.py, training/argument_utils.py of Megatron-LM core 0.20, August 2026.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from models.workload import Architecture, GroupedQueryAttention, ModelDefinition, RotaryScaling
+from models.definition import ModelDefinition, RotaryScaling
+from models.workload import Architecture, GroupedQueryAttention
 
 Argument = tuple[str, ...]
 Fields = dict[str, Any]
@@ -19,7 +20,10 @@ NAMES = {
     "layernorm_zero_centered_gamma": "apply_layernorm_1p",
     "layernorm_epsilon": "norm_epsilon",
     "rope_scaling": "use_rope_scaling",
+    "seq_len_interpolation_factor": "rotary_seq_len_interpolation_factor",
     "yarn_rotary_scaling_factor": "rotary_scaling_factor",
+    "yarn_mscale": "mscale",
+    "yarn_mscale_all_dim": "mscale_all_dim",
     "num_moe_experts": "num_experts",
 }
 # Fields whose argument says the opposite.
@@ -28,14 +32,14 @@ OPPOSITES = {
     "apply_rope_fusion": "no_rope_fusion",
     "bias_dropout_fusion": "no_bias_dropout_fusion",
     "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
+    "yarn_correction_range_round_to_int": "no_yarn_correction_range_round_to_int",
 }
+# Fields without an argument: the list of what no argument exists for in arguments.py, and of MLATransformerConfig.
+NO_ARGUMENT = frozenset({"original_max_position_embeddings", "beta_fast", "beta_slow", "softmax_scale"})
+# Fields of YaRN that go without saying at these values: the defaults of arguments.py and argument_utils.py.
+YARN_DEFAULTS = {"mscale": 1.0, "mscale_all_dim": 0.0, "beta_fast": 32.0, "beta_slow": 1.0}
 # How positions are told, in the words of position_embedding_type.
 POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
-UNDEFINED = (
-    "the model's definition beside its sizes is not in the request: RMSNorm, rotary positions, no biases are taken"
-)
-YARN_LATENT_LENGTH = 4096  # Megatron's default for latent attention, which its command line cannot change
-LLAMA3_LENGTH = 8192  # the length that --use-rope-scaling stretches from; its command line cannot change it
 
 
 def definition_of(architecture: Architecture) -> ModelDefinition:
@@ -57,12 +61,15 @@ def model_fields(architecture: Architecture) -> Fields:
         **({"ffn_hidden_size": architecture.ffn_hidden_size} if architecture.ffn_hidden_size else {}),
         "vocab_size": architecture.vocab_size,
         **_attention(architecture),
-        "normalization": "RMSNorm" if one.norm == "rmsnorm" else "LayerNorm",
-        "layernorm_zero_centered_gamma": one.norm == "layernorm1p",
+        "normalization": "RMSNorm" if one.norm.startswith("rmsnorm") else "LayerNorm",
+        "layernorm_zero_centered_gamma": one.norm.endswith("1p"),
         "layernorm_epsilon": one.norm_epsilon,
         "qk_layernorm": one.qk_norm,
+        **_attention_variant(architecture, one),
         **_positions(architecture, one),
         "gated_linear_unit": architecture.gated_mlp,
+        **({"glu_linear_offset": one.gate_offset} if one.gate_offset else {}),
+        **({"activation_func_clamp_value": one.activation_limit} if one.activation_limit else {}),
         "add_bias_linear": one.linear_bias,
         "add_qkv_bias": one.qkv_bias,
         "share_embeddings_and_output_weights": architecture.tied_embeddings,
@@ -89,21 +96,69 @@ def _attention(architecture: Architecture) -> Fields:
     }
 
 
+def _attention_variant(architecture: Architecture, one: ModelDefinition) -> Fields:
+    """What differs from softmax attention to all earlier tokens; a window of Megatron leaves a token itself out."""
+    window, sparse = one.attention_window, one.sparse_attention
+    found: Fields = {"qk_l2_norm": True} if one.qk_l2_norm else {}
+    if one.attention_scale is not None:
+        found["softmax_scale"] = one.attention_scale
+    if one.attention_sinks:
+        found["softmax_type"] = "learnable"
+    if window is not None and window.kind == "sliding":
+        found["window_size"] = (window.tokens - 1, 0)
+        if window.whole_layers:
+            layers = range(architecture.num_layers)
+            found["window_attn_skip_freq"] = [int(layer not in window.whole_layers) for layer in layers]
+    if sparse is not None:
+        found |= {"experimental_attention_variant": "dsa", "dsa_indexer_n_heads": sparse.num_heads,
+                  "dsa_indexer_head_dim": sparse.head_dim, "dsa_indexer_topk": sparse.tokens,
+                  "apply_rope_fusion": False}  # fmt: skip
+    return found
+
+
+def context_exchange(architecture: Architecture, cp: int) -> str | None:
+    """How context-parallel ranks exchange keys and values; None where Megatron's default, a ring, is right.
+
+    Windows and learned sinks need whole sequences of a part of the heads on every rank, sparse attention all keys.
+    Source: mistral_bridge.py of Megatron-Bridge 0.7; transformer_config.py; attn_forward_func_with_cp of Transformer
+    Engine, whose other exchanges refuse learned sinks.
+    """
+    one = definition_of(architecture)
+    if cp == 1:
+        return None
+    if one.sparse_attention is not None:
+        return "allgather"
+    has_window = one.attention_window is not None and one.attention_window.kind == "sliding"
+    return "a2a" if has_window or one.attention_sinks else None
+
+
 def _positions(architecture: Architecture, one: ModelDefinition) -> Fields:
     """Latent attention stretches rotary positions under other names, and rotates in one kernel only if it stretches."""
     scaling, is_latent = one.rope_scaling, architecture.attention.kind == "mla"
     is_yarn = scaling is not None and scaling.kind == "yarn"
     kind = "yarn" if is_yarn and not is_latent else POSITIONS[one.position_embedding]
     found = {"position_embedding_type": kind, "rotary_base": one.rope_base, "rotary_percent": one.rope_fraction}
+    if one.rope_interleaved:
+        found["rotary_interleaved"] = True
+    if one.unrotated_layers:
+        found["no_rope_freq"] = [int(layer in one.unrotated_layers) for layer in range(architecture.num_layers)]
     if is_latent:
         found |= {"rope_type": "yarn" if is_yarn else "rope"} | ({} if is_yarn else {"apply_rope_fusion": False})
-    if scaling is None:
-        return found
+    return found if scaling is None else found | _stretching(scaling, is_latent=is_latent)
+
+
+def _stretching(scaling: RotaryScaling, *, is_latent: bool) -> Fields:
     if scaling.kind == "llama3":
-        return {**found, "rope_scaling": True, "rope_scaling_factor": scaling.factor}
+        return {"rope_scaling": True, "rope_scaling_factor": scaling.factor}
+    if scaling.kind == "linear":
+        return {"seq_len_interpolation_factor": scaling.factor}
     prefix = "" if is_latent else "yarn_"
-    found[f"{prefix}rotary_scaling_factor"] = scaling.factor
-    return {**found, f"{prefix}original_max_position_embeddings": scaling.original_length}
+    return {
+        f"{prefix}rotary_scaling_factor": scaling.factor,
+        f"{prefix}original_max_position_embeddings": scaling.original_length,
+        **{f"{prefix}{name}": getattr(scaling, name) for name in YARN_DEFAULTS},
+        **({} if is_latent else {"yarn_correction_range_round_to_int": scaling.whole_dimensions}),
+    }
 
 
 def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
@@ -118,15 +173,18 @@ def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
         "moe_ffn_hidden_size": moe.expert_ffn_hidden_size,
         "moe_layer_freq": [int(architecture.is_moe_layer(layer)) for layer in range(architecture.num_layers)],
         "moe_shared_expert_intermediate_size": moe.num_shared_experts * width or None,
+        **({"moe_shared_expert_gate": True} if one.shared_expert_gate else {}),
         "moe_grouped_gemm": True,
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_score_function": one.router_score,
-        "moe_router_pre_softmax": moe.experts_per_token == 1 and one.router_score == "softmax",
+        "moe_router_pre_softmax": one.router_score == "softmax"
+        and (moe.experts_per_token == 1 or not one.router_normalised),
         "moe_router_load_balancing_type": "none" if has_bias else "aux_loss",
         "moe_router_enable_expert_bias": has_bias,
         "moe_router_num_groups": one.router_groups or None,
         "moe_router_group_topk": one.router_groups_per_token or None,
         "moe_router_topk_scaling_factor": one.router_scale if one.router_scale != 1 else None,
+        **({"moe_apply_probs_on_input": True} if one.router_scales_input else {}),
         **({"bias_dropout_fusion": False} if one.linear_bias else {}),
     }
 
@@ -151,18 +209,29 @@ def arguments(fields: Fields) -> Iterator[Argument]:
 
     >>> list(arguments({"swiglu": True, "q_lora_rank": None, "moe_layer_freq": [0, 1, 1], "rotary_percent": 0.5}))
     [('--swiglu',), ('--moe-layer-freq', '([0]*1+[1]*2)'), ('--rotary-percent', '0.5')]
+    >>> list(arguments({"window_size": (127, 0), "no_rope_freq": [0, 0, 1, 0, 0, 1]}))
+    [('--window-size', '127,0'), ('--no-rope-freq', '([0]*2+[1]*1)*2')]
     """
     for name, value in fields.items():
         argument = f"--{name.replace('_', '-')}"
         if value is True:
             yield (argument,)
         elif isinstance(value, list):
-            runs = [f"[{kind}]*{len(list(members))}" for kind, members in groupby(value)]
-            yield argument, f"({'+'.join(runs)})"
+            yield argument, _pattern(value)
+        elif isinstance(value, tuple):
+            yield argument, ",".join(map(str, value))
         elif isinstance(value, float) and value:
             yield argument, f"{value:g}"
         elif value is not None and value is not False:
             yield argument, str(value)
+
+
+def _pattern(kinds: list[int]) -> str:
+    """A list as Megatron's patterns of layers write it: runs, and how often they come again."""
+    size = next(size for size in range(1, len(kinds) + 1) if kinds == kinds[:size] * (len(kinds) // size))
+    size = len(kinds) if size == 1 else size  # one run says it
+    runs = "+".join(f"[{kind}]*{len(list(members))}" for kind, members in groupby(kinds[:size]))
+    return f"({runs})" if size == len(kinds) else f"({runs})*{len(kinds) // size}"
 
 
 def _goes_without_saying(name: str, fields: Fields) -> bool:
@@ -173,50 +242,19 @@ def _goes_without_saying(name: str, fields: Fields) -> bool:
         return fields["position_embedding_type"] not in ("rope", "yarn") or fields[name] == 1
     if name == "add_qkv_bias":
         return bool(fields["add_bias_linear"])
-    return name == "original_max_position_embeddings"
+    plain = name.removeprefix("yarn_")
+    return name in NO_ARGUMENT or (plain in YARN_DEFAULTS and fields[name] == YARN_DEFAULTS[plain])
 
 
 def _feed_forward(architecture: Architecture) -> Iterator[Argument]:
-    """SiLU exists with gates alone, squared ReLU without them alone; GELU with gates is Megatron's quick form.
+    """SiLU exists with gates alone, squared ReLU without them alone; with gates GELU is always the quick form.
 
     A bias is added in GELU's kernel by default, which Megatron refuses for another activation.
     """
     one = definition_of(architecture)
     activation = one.activation
     if architecture.gated_mlp:
-        yield ("--quick-geglu",) if activation == "gelu" else ("--swiglu",)
+        yield ("--quick-geglu",) if activation in ("gelu", "quick_gelu") else ("--swiglu",)
     elif activation == "squared_relu":
         yield ("--squared-relu",)
         yield from arguments({"no_bias_gelu_fusion": one.linear_bias})
-
-
-def model_losses(architecture: Architecture) -> Iterator[str]:
-    """What of the model no field of Megatron-Core says, or what had to be assumed."""
-    one = definition_of(architecture)
-    if architecture.definition is None:
-        yield UNDEFINED
-    if architecture.moe is not None and one.router_bias and one.router_score == "softmax":
-        yield "a bias of experts on softmax scores: Megatron has it on sigmoid scores only, an auxiliary loss is set"
-    if one.rope_scaling is not None and one.rope_scaling.kind == "llama3":
-        if architecture.attention.kind == "mla":
-            yield "Llama 3's stretching of rotary positions: Megatron has YaRN alone in latent attention"
-        else:
-            yield from _other_length(one.rope_scaling, LLAMA3_LENGTH)
-
-
-def command_line_losses(architecture: Architecture) -> Iterator[str]:
-    """What of the model the command line cannot say, beside that."""
-    one = definition_of(architecture)
-    if architecture.gated_mlp and one.activation == "squared_relu":
-        yield "squared ReLU with gates: Megatron-LM has it without gates only, SiLU is set"
-    if architecture.gated_mlp and one.activation == "gelu":
-        yield "GELU with gates: Megatron-LM takes its quick form"
-    if not architecture.gated_mlp and one.activation == "silu":
-        yield "SiLU without gates: Megatron-LM has it with gates only, GELU is left"
-    if one.rope_scaling is not None and one.rope_scaling.kind == "yarn" and architecture.attention.kind == "mla":
-        yield from _other_length(one.rope_scaling, YARN_LATENT_LENGTH)
-
-
-def _other_length(scaling: RotaryScaling, fixed: int) -> Iterator[str]:
-    if scaling.original_length != fixed:
-        yield f"rotary positions stretched from {scaling.original_length} tokens: Megatron-LM takes {fixed}"

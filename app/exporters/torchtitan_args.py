@@ -18,6 +18,7 @@ from app.exporters.hosts import buildings_of_places
 from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.target import Target, header
 from app.faults import Refused, refused
+from models.definition import ModelDefinition
 from models.framework import packaged_framework
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
@@ -183,6 +184,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: torchtitan's model is taken without them"
     if request is not None:
+        yield from _definition_losses(request.workload.architecture.definition)
         yield from _precision_losses(request.workload.precision)
         yield from workload_losses(request.workload, "torchtitan")
         if request.workload.optimizer.name != "adam":
@@ -193,6 +195,13 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)
+
+
+def _definition_losses(definition: ModelDefinition | None) -> Iterator[str]:
+    """The overrides state no part of the model."""
+    yield "the model: norms, positions, windows, biases and routing are those of the config function, compare them"
+    if definition is not None:
+        yield from (f"{part}: see that the model of the config function has it" for part in definition.other_parts)
 
 
 def _precision_losses(precision: Precision) -> Iterator[str]:

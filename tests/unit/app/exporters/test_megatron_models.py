@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.exporters.megatron_args import losses, megatron_args
-from app.exporters.megatron_model import command_line_losses, model_fields, model_losses
+from app.exporters.megatron_losses import command_line_losses, model_losses
+from app.exporters.megatron_model import model_fields
 from models.catalogue import entry_names, named_entry
 from models.workload import Architecture
 from tests.build_exports import whole_host_plan, whole_host_request
