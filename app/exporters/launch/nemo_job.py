@@ -15,11 +15,16 @@ from app.exporters.megatron_limits import check_megatron
 from app.exporters.templating import render
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
-from models.workload import Workload
+from models.workload import Architecture, Workload
 
 PRECISION = {"fp32": None, "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
              "fp4": "bf16_with_nvfp4_mixed"}  # fmt: skip
-ACTIVATIONS = {"silu": "torch.nn.functional.silu", "gelu": "torch.nn.functional.gelu", "squared_relu": "squared_relu"}
+ACTIVATIONS = {"silu": "torch.nn.functional.silu", "gelu": "torch.nn.functional.gelu", "quick_gelu": "quick_gelu",
+               "squared_relu": "squared_relu"}  # fmt: skip
+# What builds the layers where Megatron-Bridge's default would give all of them experts, or a norm it does not pass on.
+# Source: default_layer_spec of gpt_provider.py; deepseek_v3_bridge.py and glm5_bridge.py.
+BLOCK, SPARSE = "get_gpt_decoder_block_spec", "get_transformer_block_with_experimental_attention_variant_spec"
+SPEC_MODULES = {BLOCK: "gpt_layer_specs", SPARSE: "experimental_attention_variant_module_specs"}
 
 
 def nemo_job(plan: Plan, request: PlanRequest) -> str:
@@ -33,6 +38,8 @@ def nemo_job(plan: Plan, request: PlanRequest) -> str:
         provider_module="gpt_provider" if architecture.attention.kind == "gqa" else "mla_provider",
         model=model_fields(plan, request),
         activation=ACTIVATIONS[definition.activation],
+        layers=_layers(architecture),
+        layer_modules=SPEC_MODULES,
         settings=settings_of(plan.configuration, request.workload),
         precision=PRECISION[request.workload.precision],
     )
@@ -49,6 +56,15 @@ def model_fields(plan: Plan, request: PlanRequest) -> dict[str, Any]:
         **_degrees(plan, request),
         **RECOMPUTE[plan.configuration.recompute],
     }
+
+
+def _layers(architecture: Architecture) -> str:
+    """What builds the layers, as the script writes it; empty where the default does."""
+    one = megatron_model.definition_of(architecture)
+    if one.sparse_attention is not None:
+        return SPARSE
+    more = ", qk_l2_norm=True" if one.qk_l2_norm else ""
+    return f"partial({BLOCK}, use_transformer_engine=True{more})" if architecture.moe is not None or more else ""
 
 
 def padded_vocabulary(vocab_size: int, tp: int) -> int:
@@ -92,10 +108,12 @@ def settings_of(one: Configuration, workload: Workload) -> dict[str, Any]:
 
 def _degrees(plan: Plan, request: PlanRequest) -> dict[str, Any]:
     degrees = plan.configuration.degrees
+    exchange = megatron_model.context_exchange(request.workload.architecture, degrees.cp)
     found: dict[str, Any] = {
         "tensor_model_parallel_size": degrees.tp,
         "sequence_parallel": degrees.tp > 1,
         "context_parallel_size": degrees.cp,
+        **({"cp_comm_type": exchange} if exchange else {}),
         "pipeline_model_parallel_size": degrees.pp,
         "expert_model_parallel_size": degrees.ep,
         "expert_tensor_parallel_size": degrees.tp,

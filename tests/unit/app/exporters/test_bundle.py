@@ -206,13 +206,13 @@ def test_every_field_of_the_nemo_job_exists_and_has_a_value_of_its_type(name: st
     known = FIELDS["model"] | (FIELDS["latent"] if request.workload.architecture.attention.kind == "mla" else {})
     for field, value in model_fields(plan, request).items():
         assert field in known, field
-        assert _fits(value, known[field]), (field, value, known[field])
+        assert fits(value, known[field]), (field, value, known[field])
     for path, value in settings_of(plan.configuration, request.workload).items():
         part, _, field = path.partition(".")
-        assert _fits(value, FIELDS["parts"][part][field]), path
+        assert fits(value, FIELDS["parts"][part][field]), path
 
 
-def _fits(value: Any, annotation: str) -> bool:
+def fits(value: Any, annotation: str) -> bool:
     """Whether an annotation of the source lets a value be, as far as its words tell."""
     kinds = {
         bool: "bool",
@@ -220,6 +220,7 @@ def _fits(value: Any, annotation: str) -> bool:
         float: "float",
         str: "str|Literal",
         list: "List|list",
+        tuple: "Tuple|tuple",
         type(None): "None|Optional",
     }
     return re.search(rf"\b({kinds[type(value)]})\b", annotation) is not None
