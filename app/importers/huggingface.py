@@ -1,18 +1,21 @@
 """A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
 
-Every field is used, known not to matter, or refused; sizes that are absent are not assumed. What
-the fields of a family mean is in `huggingface_families.py`.
+Every field is used, known not to matter, or refused; sizes that are absent are not assumed. What the fields of a family
+mean is in `huggingface_families.py` and, for what a trainer needs beside the sizes, `huggingface_definition.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.faults import Refused
-from app.importers.huggingface_families import FAMILIES, IGNORED, NOT_DESCRIBED, NOTED, Config, Family, shown
-from app.importers.huggingface_windows import note_windows
+from app.importers.huggingface_config import Config, Family, shown
+from app.importers.huggingface_definition import definition_of
+from app.importers.huggingface_families import FAMILIES
+from app.importers.huggingface_fields import IGNORED, NOT_DESCRIBED, NOTED
+from app.importers.huggingface_windows import windows_note, windows_of
 from app.importers.json_text import parse_json
 from app.importers.source import MAX_SHOWN, Document, names_shown, validated
 from models.pointers import pointer_to
@@ -38,7 +41,8 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     family = _family(document, fields)
     config = Config(document, family, fields)
     values = family.architecture(config)
-    note_windows(config, values["num_layers"])
+    windows = windows_of(config, values["num_layers"])
+    values["definition"] = definition_of(config, values, windows)
     values["name"] = model_name or _own_name(fields, family)
     values["source"] = f"config.json of {values['name']} ({family.model_type})"
     unread = [one for one in fields if one not in config.used]
@@ -46,9 +50,29 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     unknown = [one for one in unread if one not in known and fields[one] is not None]
     if unknown:
         _refuse_unknown(document, unknown)
-    noted = [f"{one}: {NOTED[one]}" for one in unread if one in NOTED and fields[one] not in (None, False)]
     architecture = validated(Architecture, values, lambda _: f"{name} as an architecture")
-    return ImportedModel(architecture, tuple(config.used), tuple(unread), (*config.notes, *noted))
+    notes = [*config.notes, *([windows_note(windows, architecture.num_layers)] if windows else ())]
+    notes += [f"{one}: {NOTED[one]}" for one in fields if one in NOTED and fields[one] not in (None, False)]
+    return ImportedModel(architecture, tuple(config.used), tuple(unread), (*notes, *_definition_notes(config, values)))
+
+
+def _definition_notes(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
+    """What was taken for fields that are absent, and what of the model is stated in words alone."""
+    if config.assumed:
+        taken = ", ".join(f"{name} {_shown_default(value)}" for name, value in config.assumed.items())
+        yield f"absent, taken as transformers does for {config.family.model_type}: {taken}"
+    yield from (f"stated in words, for a trainer to be told: {part}" for part in values["definition"]["other_parts"])
+
+
+def _shown_default(value: float | str) -> str:
+    """A default as a note tells it.
+
+    >>> _shown_default(1e6), _shown_default(1e-5), _shown_default("silu")
+    ('1,000,000', '1e-05', 'silu')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value >= 1 and value % 1 == 0 else f"{value:g}"
 
 
 def _family(document: Document, fields: Mapping[str, Any]) -> Family:

@@ -67,6 +67,37 @@ MINIMAX = _sizes(
     use_qk_norm=True, qk_norm_type="per_layer", rotary_dim=64,
 )  # fmt: skip
 
+COHERE2 = _sizes(
+    "cohere2", (32, 4096, 14336), (32, 8), head_dim=128, vocab_size=256000, sliding_window=4096,
+    sliding_window_pattern=4, layer_switch=4, order_of_interleaved_layers="local_attn_first", rotary_pct=1.0,
+    position_embedding_type="rope_gptj", use_embedding_sharing=True, use_gated_activation=True,
+    use_parallel_block=True, use_parallel_embedding=False, logit_scale=0.25, rope_theta=50000, layer_norm_eps=1e-05,
+)  # fmt: skip
+OLMO3 = _sizes(
+    "olmo3", (32, 4096, 11008), (32, 32), vocab_size=100278, tie_word_embeddings=False, sliding_window=4096,
+    layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"] * 8,
+    rope_theta=500000, rms_norm_eps=1e-06, rope_scaling={
+        "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0,
+        "original_max_position_embeddings": 8192, "rope_type": "yarn"},
+)  # fmt: skip
+DEEPSEEK_V32 = {
+    **KIMI_K2, "model_type": "deepseek_v32", "num_attention_heads": 128, "num_key_value_heads": 128,
+    "vocab_size": 129280, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_group": 8, "topk_group": 4,
+    "num_nextn_predict_layers": 1, "routed_scaling_factor": 2.5, "index_head_dim": 128, "index_n_heads": 64,
+    "index_topk": 2048,
+}  # fmt: skip
+HUNYUAN_A13B = _sizes(
+    "hunyuan_v1_moe", (32, 4096, 3072), (32, 8), head_dim=128, vocab_size=128167, tie_word_embeddings=True,
+    num_experts=64, moe_topk=[8] * 32, num_shared_expert=[1] * 32, moe_intermediate_size=[3072] * 32, use_cla=False,
+    moe_layer_num_skipped=0, rope_theta=10000.0, rms_norm_eps=1e-05,
+    rope_scaling={"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0,
+                  "mscale_all_dim": 1.0, "type": "dynamic"},
+)  # fmt: skip
+HUNYUAN_7B = _sizes(
+    "hunyuan_v1_dense", (32, 4096, 14336), (32, 8), head_dim=128, vocab_size=128167, tie_word_embeddings=True,
+    rope_theta=10000.0, rope_scaling={"alpha": 1000.0, "type": "dynamic"}, rms_norm_eps=1e-05,
+)  # fmt: skip
+
 # Configuration, and the number of parameters on the model's card or of its weights, extra prediction layers left out.
 PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "Kimi-K2": (KIMI_K2, 1_026_408_232_448),
@@ -95,6 +126,14 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         34_980_831_232),
     "ERNIE-4.5-21B-A3B": (ERNIE, 21.8e9),
     "MiniMax-M2": (MINIMAX, 230e9),
+    "Command-R7B": (COHERE2, 8_028_033_024),
+    "Olmo-3-7B": (OLMO3, 7_298_011_136),
+    "Olmo-3-32B": (
+        OLMO3 | {"num_hidden_layers": 64, "hidden_size": 5120, "intermediate_size": 27648, "num_attention_heads": 40,
+                 "num_key_value_heads": 8, "layer_types": OLMO3["layer_types"] * 2}, 32.2e9),
+    "DeepSeek-V3.2": (DEEPSEEK_V32, 671e9),
+    "Hunyuan-A13B": (HUNYUAN_A13B, 80.4e9),
+    "Hunyuan-7B": (HUNYUAN_7B, 7.5e9),
     "Seed-OSS-36B": (
         _sizes("seed_oss", (64, 5120, 27648), (80, 8), head_dim=128, vocab_size=155136, tie_word_embeddings=False,
                attention_bias=True, attention_out_bias=False, residual_dropout=0.1), 36_151_104_512),
@@ -103,6 +142,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
 ACTIVE = {
     "Kimi-K2": (32.6e9, 0), "GLM-4.5": (32e9, 2), "GLM-4.5-Air": (12e9, 2), "gpt-oss-120b": (5.13e9, 1),
     "gpt-oss-20b": (3.61e9, 1), "Llama-4-Maverick": (17e9, 0), "MiniMax-M2": (10e9, 2),
+    "DeepSeek-V3.2": (37e9, 0), "Hunyuan-A13B": (13e9, 0),
 }  # fmt: skip
 
 
@@ -134,6 +174,9 @@ def test_maverick_is_the_model_of_the_catalogue() -> None:
         (GEMMA2, "21 of 42 layers attend to 4,096 tokens"),
         (GEMMA3, "22 of 26 layers attend to 512 tokens"),
         (MAVERICK, "36 of 48 layers attend to 8,192 tokens"),
+        (COHERE2, "24 of 32 layers attend to 4,096 tokens"),
+        ({name: value for name, value in OLMO3.items() if name != "layer_types"}, "24 of 32 layers"),
+        (DEEPSEEK_V32, "61 of 61 layers attend to 2,048 tokens"),
         (PHI4 | {"sliding_window": 2047}, "40 of 40 layers attend to 2,047 tokens"),
     ],
 )
@@ -164,6 +207,12 @@ def test_the_factor_is_the_ratio_of_the_scores_counted_one_by_one(length: int, w
         ({"model_type": "nemotron_h"}, "state-space layers"),
         (PHI4 | {"layer_types": ["linear_attention"] * 40}, "linear_attention"),
         (PHI4 | {"layer_types": "full"}, "layer_types is 'full'"),
+        (PHI4 | {"layer_types": ["full_attention"] * 39}, "39 kinds of 40 layers"),
+        (MAVERICK | {"no_rope_layers": [1, 0]}, "2 marks of 48 layers"),
+        (HUNYUAN_A13B | {"moe_topk": [8] * 31 + [4]}, "moe_topk differs between layers"),
+        (HUNYUAN_A13B | {"moe_topk": []}, "moe_topk is []"),
+        (HUNYUAN_A13B | {"moe_layer_num_skipped": 1}, "dense layers"),
+        (HUNYUAN_7B | {"use_cla": True}, "shared by layers"),
         (GPT_OSS | {"experts_per_token": 8}, "num_experts_per_tok"),
         (ERNIE | {"moe_layer_interval": 2}, "not the last ones"),
         (ERNIE | {"moe_layer_end_index": 20}, "not the last ones"),
