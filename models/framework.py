@@ -90,7 +90,8 @@ class FrameworkProfile(Frozen):
     builds: Literal["any", "megatron"] = Field(
         "any",
         description="Jobs that it has; megatron: no shared experts with biases, groups of experts of equal size that "
-        "hold as many as a token takes of each, and Muon not in fp16.",
+        "hold as many as a token takes of each, Muon not in fp16, and heads shared out evenly over tp x cp ranks where "
+        "attention has sinks.",
         examples=["megatron"],
     )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
@@ -195,6 +196,8 @@ class FrameworkProfile(Frozen):
 
     def token_limit(self, workload: Workload, *, tp: int, cp: int, micro_batch_sequences: int) -> str:
         """Why it does not split sequences, or the tokens of micro-batches, over so many ranks; empty where it does."""
+        if detail := self._head_limit(workload.architecture, tp, cp):
+            return detail
         tokens, what, parts = workload.sequence_length, "sequences", lcm(tp * cp, 2 * cp if cp > 1 else 1)
         if self.token_split == "micro_batches":
             tokens, what = tokens * micro_batch_sequences, "micro-batches"
@@ -205,6 +208,16 @@ class FrameworkProfile(Frozen):
             f"{what} of {tokens} tokens over {tp} tensor-parallel and {cp} context-parallel ranks: {self.name} splits "
             f"them evenly, {parts} has to divide them"
         )
+
+    def _head_limit(self, architecture: Architecture, tp: int, cp: int) -> str:
+        """Why so many context-parallel ranks cannot share out the heads, which learned sinks make them do.
+
+        Source: AttnFuncWithCPAndQKVOA2A in context_parallel.py of Transformer Engine.
+        """
+        one, heads = architecture.definition, architecture.attention.num_kv_heads
+        if self.builds == "any" or cp == 1 or one is None or not one.attention_sinks or heads % (tp * cp) == 0:
+            return ""
+        return f"{self.name} shares out the heads of attention with sinks, {heads} over tp {tp} and cp {cp}"
 
     def has_pipelines(self, architecture: Architecture) -> bool:
         """Whether a model may have several pipeline ranks."""

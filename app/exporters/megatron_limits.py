@@ -6,7 +6,6 @@ core/optimizer of Megatron-LM core 0.20, August 2026.
 
 from __future__ import annotations
 
-from app.exporters.megatron_model import context_exchange
 from app.faults import refused
 from models.framework import packaged_framework
 from models.plan import Plan
@@ -16,7 +15,6 @@ OTHER_PLAN = 'Plan with constraints.framework "megatron-core", or use the torcht
 OTHER_OPTIMIZER = (
     "Plan for another optimizer, or with one copy of its state (constraints.allowed.sharding zero1 or ddp)."
 )
-OTHER_CONTEXT = "Plan with constraints.allowed.cp [1], or with tp and cp whose product divides the key/value heads."
 # What the profile of Megatron lacks that its arguments cannot say either, and where it is in the plan's configuration.
 LACKED = {"family": "family", "num_microbatches": "num_microbatches", "shard_group_replicas": "shard_group_replicas",
           "optimizer": "sharding", "tp": "degrees/tp", "degrees": "degrees"}  # fmt: skip
@@ -37,17 +35,3 @@ def check_megatron(plan: Plan, request: PlanRequest) -> None:
     if workload.optimizer.name == "muon" and one.sharding in ("fsdp", "hsdp"):
         raise refused("not-expressible", "muon over fully sharded parameters: Megatron's FSDP has adam and sgd",
                       "/plan/configuration/sharding", remedy=OTHER_OPTIMIZER)  # fmt: skip
-    _check_context(plan, request)
-
-
-def _check_context(plan: Plan, request: PlanRequest) -> None:
-    """Where windows or sinks are, context-parallel ranks share out the heads. Source: as context_exchange."""
-    degrees, attention = plan.configuration.degrees, request.workload.architecture.attention
-    if context_exchange(request.workload.architecture, degrees.cp) != "a2a":
-        return
-    if attention.num_kv_heads % (degrees.tp * degrees.cp):
-        what = (
-            f"{attention.num_kv_heads} key/value heads over tp {degrees.tp} and cp {degrees.cp}: Megatron shares them"
-        )
-        raise refused("not-expressible", f"{what} out evenly where attention has windows or sinks",
-                      "/plan/configuration/degrees/cp", remedy=OTHER_CONTEXT)  # fmt: skip

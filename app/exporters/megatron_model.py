@@ -119,17 +119,17 @@ def _attention_variant(architecture: Architecture, one: ModelDefinition) -> Fiel
 def context_exchange(architecture: Architecture, cp: int) -> str | None:
     """How context-parallel ranks exchange keys and values; None where Megatron's default, a ring, is right.
 
-    Windows and learned sinks need whole sequences of a part of the heads on every rank, sparse attention all keys.
-    Source: mistral_bridge.py of Megatron-Bridge 0.7; transformer_config.py; attn_forward_func_with_cp of Transformer
-    Engine, whose other exchanges refuse learned sinks.
+    Source: attn_forward_func_with_cp in context_parallel.py of Transformer Engine, which takes learned sinks with a2a
+    alone and windows with a2a or all_gather, of which the second splits no heads; sparse attention: TransformerConfig.
     """
     one = definition_of(architecture)
     if cp == 1:
         return None
     if one.sparse_attention is not None:
         return "allgather"
-    has_window = one.attention_window is not None and one.attention_window.kind == "sliding"
-    return "a2a" if has_window or one.attention_sinks else None
+    if one.attention_sinks:
+        return "a2a"
+    return "all_gather" if one.attention_window is not None and one.attention_window.kind == "sliding" else None
 
 
 def _positions(architecture: Architecture, one: ModelDefinition) -> Fields:

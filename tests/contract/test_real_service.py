@@ -19,6 +19,7 @@ from app.storage.queue import PlanQueue
 from app.storage.tables import create_engine
 from models.catalogue import named_entry
 from tests.unit.app.http_client import Client
+from tests.unit.app.importers.test_huggingface_newer import PUBLISHED
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, sqlite, state_of
 from tests.unit.app.service_fixture import running, settings_for
 
@@ -76,6 +77,27 @@ def test_the_judge_objects_to_a_plan_of_another_request(
 @pytest.mark.parametrize("kind", ["chrome-trace", "rank-map-csv", "megatron-args", "torch-schedule-csv"])
 def test_the_plan_is_exported(client: TestClient, plan: dict[str, Any], kind: str) -> None:
     assert client.get(f"{plan['links']['self']}/artifacts/{kind}").status_code == 200
+
+
+def test_an_imported_model_is_planned_and_exported_as_its_configuration_states(
+    client: TestClient, example: dict[str, Any]
+) -> None:
+    """gpt-oss-20b: windows, sinks, a clipped activation, biases of experts; and a gain that Megatron lacks."""
+    config = PUBLISHED["gpt-oss-20b"][0] | {"swiglu_alpha": 1.5}
+    body = {"kind": "huggingface", "files": [{"name": "config.json", "text": json.dumps(config)}]}
+    imported = client.post("/v1/imports", json=body).json()
+    assert any("absent, taken as transformers does for gpt_oss" in note for note in imported["notes"])
+    request = {**example, "workload": {**example["workload"], "architecture": imported["architecture"]}}
+    request["constraints"] = {"framework": "megatron-core"}
+    envelope = client.post("/v1/plans", json=request, headers=WAIT).json()
+    assert envelope["outcome"]["status"] == "planned", envelope
+    artifact = client.get(f"{envelope['links']['self']}/artifacts/megatron-args")
+    assert artifact.status_code == 200, artifact.text
+    for argument in ("--softmax-type learnable", "--window-size 127,0", "--quick-geglu", "--glu-linear-offset 1",
+                     "--activation-func-clamp-value 7", "--no-yarn-correction-range-round-to-int"):  # fmt: skip
+        assert argument in artifact.text.splitlines()
+    assert "--disable-bias-linear" not in artifact.text
+    assert "# not expressed: the activation's sigmoid has the gain 1.5: Megatron-Core lacks it" in artifact.text
 
 
 def test_a_plan_without_host_names_gives_no_host_file(client: TestClient, plan: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ def megatron_stops(one: Arguments, world_size: int) -> Iterator[str]:
     if int(one["max-position-embeddings"]) < length:
         yield "validate_args: max_position_embeddings"
     yield from _megatron_widths(one, tp)
+    yield from _megatron_attention(one, tp, cp)
     yield from _megatron_experts(one, world_size, tp, pp)
     yield from _megatron_layout(one, pp)
     yield from _megatron_state(one, world_size // (tp * pp))
@@ -175,8 +176,30 @@ def _chunks(one: Arguments) -> int:
 
 
 def _layer_kinds(one: Arguments) -> list[int]:
-    """1 for a layer with experts, 0 for a dense one; --moe-layer-freq is an expression of lists."""
-    if "num-experts" not in one:
-        return [0] * int(one["num-layers"])
-    runs = re.findall(r"\[(\d)\]\*(\d+)", one["moe-layer-freq"])
-    return [int(kind) for kind, count in runs for _ in range(int(count))]
+    """1 for a layer with experts, 0 for a dense one."""
+    return _pattern(one["moe-layer-freq"]) if "num-experts" in one else [0] * int(one["num-layers"])
+
+
+def _pattern(text: str) -> list[int]:
+    """The lists that _eval_pattern of arguments.py takes: nothing but digits, brackets, commas, + and *."""
+    assert re.fullmatch(r"[,\d\[\]()+*]+", text), text
+    found: list[int] = eval(text)
+    return found
+
+
+def _megatron_attention(one: Arguments, tp: int, cp: int) -> Iterator[str]:
+    """core_transformer_config_from_args, TransformerConfig, and attention over context-parallel ranks."""
+    layers = int(one["num-layers"])
+    for name in ("no-rope-freq", "window-attn-skip-freq", "moe-layer-freq"):
+        if name in one and len(_pattern(one[name])) != layers:
+            yield f"TransformerConfig: {name} of {layers} layers"
+    has_sinks, exchange = one.get("softmax-type", "vanilla") != "vanilla", one.get("cp-comm-type", "p2p")
+    if cp > 1 and has_sinks and exchange != "a2a":
+        yield "attn_forward_func_with_cp: sinks"
+    if cp > 1 and "window-size" in one and exchange not in ("a2a", "all_gather"):
+        yield "attn_forward_func_with_cp: windows"
+    if cp > 1 and exchange == "a2a":
+        heads = _int(one, "num-query-groups", int(one["num-attention-heads"]))
+        yield from _uneven("AttnFuncWithCPAndQKVOA2A: heads by tp cp", heads, tp * cp)
+    if "glu-linear-offset" in one and "quick-geglu" not in one:
+        yield "TransformerConfig: an offset without quick GELU"

@@ -120,6 +120,8 @@ def _architecture(dice: random.Random) -> dict[str, Any]:
             "linear_bias": dice.random() < 0.15,
             "qkv_bias": dice.random() < 0.3,
             "position_embedding": dice.choice(["rope", "rope", "learned", "none"]),
+            "attention_sinks": dice.random() < 0.2,
+            "attention_window": {"tokens": 512, "whole_layers": [1]} if dice.random() < 0.3 else None,
             **(groups if dice.random() < 0.3 else {}),
         },
     }

@@ -129,14 +129,27 @@ def test_sparse_attention_is_built_and_its_loss_left_to_you() -> None:
 
 
 @pytest.mark.parametrize("export", [megatron_args, nemo_job])
-def test_windows_over_context_parallel_ranks_share_out_the_heads(export: Any) -> None:
-    architecture = _model("llama-3.1-8b", attention_window={"tokens": 4096})  # 8 key/value heads
+def test_sinks_over_context_parallel_ranks_share_out_the_heads(export: Any) -> None:
+    """attn_forward_func_with_cp: "Context parallelism only supports softmax_type with cp_comm_type = 'a2a'"."""
+    architecture = _model("llama-3.1-8b", attention_window={"tokens": 4096}, attention_sinks=True)  # 8 key/value heads
     assert "a2a" in export(_plan(architecture, tp=4, cp=2), _request(architecture))
     assert "takes a2a here" in "\n".join(losses(_plan(architecture, tp=4, cp=2), _request(architecture)))
-    with pytest.raises(Refused, match="8 key/value heads over tp 8 and cp 2") as caught:
+    with pytest.raises(Refused, match="heads of attention with sinks, 8 over tp 8 and cp 2") as caught:
         export(_plan(architecture, tp=8, cp=2, dp=1), _request(architecture))
-    assert caught.value.faults[0].pointer == "/plan/configuration/degrees/cp"
-    assert "a2a" not in export(_plan(_model("llama-3.1-8b"), tp=4, cp=2), _request(_model("llama-3.1-8b")))
+    assert caught.value.faults[0].pointer == "/plan/configuration/degrees"
+
+
+@pytest.mark.parametrize("export", [megatron_args, nemo_job])
+def test_windows_over_context_parallel_ranks_gather_keys_and_values(export: Any) -> None:
+    """attn_forward_func_with_cp: a2a or all_gather; rings are left to attention to all tokens."""
+    architecture, whole = _model("llama-3.1-8b", attention_window={"tokens": 4096}), _model("llama-3.1-8b")
+    assert "all_gather" in export(_plan(architecture, tp=8, cp=2, dp=1), _request(architecture))
+    for text in (
+        export(_plan(whole, tp=4, cp=2), _request(whole)),
+        export(_plan(architecture), _request(architecture)),
+    ):
+        assert "cp_comm_type" not in text
+        assert "--cp-comm-type" not in text
 
 
 def test_what_no_field_states_is_told_word_for_word() -> None:
