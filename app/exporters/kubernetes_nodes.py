@@ -1,32 +1,28 @@
 """The nodes that `kubectl get nodes -o json` (or yaml) prints: names, label values, GPUs.
 
-Nodes that take no pods or are not ready are left out. The text is a stranger's: YAML is read from the parser's events,
-because PyYAML builds nested values by calls that nest in C, and a deep text ends the whole process.
+Nodes that take no pods or are not ready are left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from app.faults import Refused, refused
+from app.yaml_values import NotPlain, word_value, yaml_values
 
 GPU_RESOURCE = "nvidia.com/gpu"
 WHERE, POINTER = "hosts", "/hosts"  # what faults call the text, and where it stands in the body of a request
-# Levels of lists and mappings; a node of Kubernetes has 8.
-MOST_LEVELS = 40
 # Lines, commas and opening brackets. kubectl prints 300 lines of YAML, or 400 of JSON with as many commas and brackets
 # again, for a node that holds 50 images; the largest body of a request has room for a thousand such nodes. So much JSON
-# is read in 0.1 s of processor time, so much YAML in 1.1 s.
+# is read in 0.1 s of processor time, so much YAML in 1.6 s.
 MOST_MARKS, MOST_YAML_MARKS = 1_500_000, 400_000
 _KUBECTL = "the output of kubectl get nodes -o json"
 _LIST = re.compile(r"^[ \t]*kind:[ \t]*\S*List[ \t]*\r?$", re.MULTILINE)  # a blank must not match the end of a line
-_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -67,35 +63,11 @@ def _read(text: str, marks: int) -> Any:
         pass  # YAML, which most of JSON is: its parser says what is wrong
     _check_length(marks, MOST_YAML_MARKS, "Give the output of kubectl get nodes -o json as it is.")
     try:
-        return _built(yaml.parse(text, Loader=yaml.CSafeLoader))
+        return next(yaml_values(text, scalar=word_value, aliases=False), None)
+    except NotPlain as fault:
+        raise _unreadable(fault.what if fault.what.startswith("the ") else f"it {fault.what}") from None
     except yaml.YAMLError as error:
         raise _unreadable(str(error).splitlines()[0]) from None
-
-
-def _built(events: Iterator[Any]) -> Any:
-    """The value of the first document. Scalars are text, but for what YAML 1.2 calls null, true and false."""
-    stack: list[
-        tuple[bool, list[Any]]
-    ] = []  # whether it is a mapping, and its members; of one, keys and values in turn
-    for event in events:
-        if isinstance(event, yaml.AliasEvent):
-            raise _unreadable(f"it has an alias, *{event.anchor}")
-        if isinstance(event, yaml.CollectionStartEvent):
-            if len(stack) == MOST_LEVELS:
-                raise _unreadable(f"it nests more than {MOST_LEVELS} levels deep")
-            stack.append((isinstance(event, yaml.MappingStartEvent), []))
-            continue
-        if isinstance(event, yaml.ScalarEvent):
-            value: Any = _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
-        elif isinstance(event, yaml.CollectionEndEvent):
-            is_mapping, members = stack.pop()
-            value = dict(zip(map(str, members[::2]), members[1::2], strict=True)) if is_mapping else members
-        else:
-            continue
-        if not stack:
-            return value
-        stack[-1][1].append(value)
-    return None
 
 
 def _unreadable(what: str) -> Refused:

@@ -16,8 +16,8 @@ from app.importers.huggingface_definition import definition_of
 from app.importers.huggingface_families import FAMILIES
 from app.importers.huggingface_fields import IGNORED, NOT_DESCRIBED, NOTED
 from app.importers.huggingface_windows import windows_note, windows_of
-from app.importers.json_text import parse_json
 from app.importers.source import MAX_SHOWN, Document, names_shown, validated
+from app.importers.texts import parse_json
 from models.pointers import pointer_to
 from models.workload import Architecture
 

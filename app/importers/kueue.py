@@ -14,9 +14,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from app.importers.fabric import Fabric, FabricBuilder, Host, Unit
-from app.importers.json_text import parse_json
 from app.importers.source import Document, Here, names_shown, read_at, refused, repeated
-from app.importers.yaml_text import parse_yaml
+from app.importers.texts import parse_json, parse_yaml
 from models.base import Frozen, Name
 from models.pointers import escaped
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name, link_name
-from app.importers.source import Spot, beyond, decoded, place_of, refused, repeated, validated
-from app.importers.yaml_text import plain_value
+from app.importers.source import beyond, decoded, place_of, refused, repeated, validated
+from app.yaml_values import Spot, plain_value
 from models.cluster import Link
 
 MAX_BYTES = 16 * 1024 * 1024

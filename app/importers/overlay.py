@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from app.faults import Refused
 from app.hostlists import FORM, MAX_HOSTS, unfold
 from app.importers.source import AnyModel, Document, beyond, from_error, read_at
-from app.importers.yaml_text import only_document
+from app.importers.texts import only_document
 from models.base import BytesPerSecond, Frozen, Name
 from models.cluster import Link, PlaceLevel, Pool, Uplink
 from models.errors import PlannerError

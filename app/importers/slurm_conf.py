@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from app.importers.fabric import Fabric, common_name
 from app.importers.slurm_tree import Switch, block_fabric, tree_fabric
-from app.importers.source import Spot, decoded, place_of, refused, repeated
+from app.importers.source import decoded, place_of, refused, repeated
+from app.yaml_values import Spot
 
 MAX_BYTES = 64 * 1024 * 1024
 FORMS = "SwitchName=... Nodes=... or Switches=..., BlockName=... Nodes=..., BlockSizes=..."

@@ -14,7 +14,7 @@ from pydantic import Field
 from app.importers.fabric import Fabric
 from app.importers.slurm_tree import Switch, block_fabric, tree_fabric
 from app.importers.source import Document, Here, read_at, refused
-from app.importers.yaml_text import only_document
+from app.importers.texts import only_document
 from models.base import Frozen, Name
 
 TYPES = ("tree", "block", "flat", "ring", "torus3d")

@@ -9,20 +9,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.faults import Fault, Refused, from_validation
+from app.yaml_values import Spot
 from models.errors import PlannerError
 
-MAX_DEPTH = 40  # levels of lists and mappings; a Kubernetes node needs 8
 MAX_SHOWN = 20  # faults of one file; the rest is counted
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A place in a text, counted from 1."""
-
-    line: int
-    column: int = 1
 
 
 @dataclass(frozen=True)

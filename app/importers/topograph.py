@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from app.importers.fabric import Fabric, FabricBuilder, Host, Unit, common_name, tiers
-from app.importers.json_text import parse_json
 from app.importers.source import Document, Here, read_at
+from app.importers.texts import parse_json
 from models.base import Frozen, Name
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.faults import Fault, Refused
-from app.importers.json_text import parse_json
 from app.importers.registry import import_cluster
-from app.importers.source import MAX_DEPTH
-from app.importers.yaml_text import parse_yaml
+from app.importers.texts import parse_json, parse_yaml
+from app.yaml_values import MAX_DEPTH
 from tests.unit.app.importers import samples
 
 FILES = samples.TOPOLOGIES["slurm-yaml"][0]
