@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path
 from fastapi.responses import Response
-from pydantic import Field
 
 from app.api.examples import BUNDLE_EXAMPLES, HOSTS_EXAMPLES
 from app.api.headers import Asking, Service
@@ -17,19 +16,17 @@ from app.api.strict import StrictRoute
 from app.documents import read_plan, read_request
 from app.exporters.binding import bind
 from app.exporters.launch.bundle import bundle, zipped
-from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
+from app.exporters.launch.options import HostsField, Launch
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import refused
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
 from app.wire import Answer
-from models.base import Frozen
 from models.plan import Plan
 from models.request import PlanRequest
 
 Documented = dict[int | str, dict[str, Any]]
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
-MAX_HOSTS_CHARACTERS = 64 * 1024 * 1024
 Kind = Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")]
 MEDIA_TYPES = sorted({one.media_type.partition(";")[0] for one in EXPORTERS.values()})
 ARTIFACT: Documented = {
@@ -39,44 +36,12 @@ ARTIFACT: Documented = {
     }
 }
 BUNDLE: Documented = {200: {"description": "The launch folder, as a zip.", "content": {"application/zip": {}}}}
-HostsField = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=MAX_HOSTS_CHARACTERS,
-        description="A hosts file: `POOL=node[001-128]` a line, host names, a Slurm hostlist, or the JSON or YAML of "
-        "`kubectl get nodes`.",
-        examples=["east-pool=e[001-128]\nwest-pool=w[001-128]"],
-    ),
-]
-Word = Annotated[str, Field(min_length=1, max_length=250)]
 
 
 class Hosts(Answer):
     """Which hosts a plan is to run on."""
 
     hosts: HostsField
-
-
-class Launch(Frozen):
-    """Who trains, who starts, and on which hosts."""
-
-    trainer: TrainerName = Field(description="The trainer.", examples=["megatron-core"])
-    scheduler: SchedulerName = Field(description="What starts the processes.", examples=["slurm"])
-    hosts: HostsField | None = Field(
-        None, description="A hosts file; null takes the names that the plan has.", examples=["pool=node[1-8]"]
-    )
-    name: Word = Field("isthmus", description="Name of the job.", examples=["llama"])
-    time_limit_minutes: int | None = Field(None, description="Time limit of the job.", examples=[1440])
-    partition: Word | None = Field(None, description="Slurm's partition.", examples=["gpu"])
-    account: Word | None = Field(None, description="Slurm's account.", examples=["research"])
-    block_topology: bool = Field(
-        False, description="Slurm has topology/block: segments are asked for (from 24.05).", examples=[False]
-    )
-    queue: Word = Field("training", description="Kueue's queue.", examples=["training"])
-    image: Word = Field(
-        "registry.example/trainer:latest", description="Image of the pods.", examples=["registry.example/trainer:1"]
-    )
 
 
 @router.get("/{plan_id}/artifacts/{kind}", name="read_plan_artifact",
@@ -110,9 +75,8 @@ def create_bundle(
 ) -> Response:
     """Scripts, arguments, ranks, a preflight and a README with the commands in order, as a zip."""
     plan, request = _planned(service, plan_id, caller)
-    options = LaunchOptions(**body.model_dump(exclude={"hosts"}))
-    data = zipped(bundle(plan, request, body.hosts, options), options.name)
-    return _download(data, "application/zip", f"{plan_id}.{options.name}.zip")
+    data = zipped(bundle(plan, request, body), body.name)
+    return _download(data, "application/zip", f"{plan_id}.{body.name}.zip")
 
 
 def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, PlanRequest]:

@@ -21,7 +21,7 @@ from app.exporters.kubernetes import (
     pod_template,
     renamed,
 )
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.exporters.target import Target, header
 from app.faults import refused
 from models.plan import Plan
@@ -39,10 +39,10 @@ MOST_POD_SETS = {"0.14": 8, "0.18": 10, "0.19": 18}
 
 def kueue_jobset(plan: Plan, request: PlanRequest | None = None) -> str:
     """The manifest; image, program and the queue's name are yours."""
-    return _manifest(plan, request, LaunchOptions("megatron-core", "kubernetes"), files=None)
+    return _manifest(plan, request, Launch(trainer="megatron-core", scheduler="kubernetes"), files=None)
 
 
-def jobset_manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions) -> str:
+def jobset_manifest(plan: Plan, request: PlanRequest | None, options: Launch) -> str:
     """The manifest of a bundle, whose files are in a ConfigMap."""
     return _manifest(plan, request, options, files=f"{options.name}-files")
 
@@ -59,7 +59,7 @@ def kueue_topology() -> str:
     return yaml.safe_dump(manifest, sort_keys=False)
 
 
-def _manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions, *, files: str | None) -> str:
+def _manifest(plan: Plan, request: PlanRequest | None, options: Launch, *, files: str | None) -> str:
     groups, name = pod_groups(plan, request), options.name
     most = max(MOST_POD_SETS.values())
     if len(groups) > most:
@@ -83,9 +83,7 @@ def _manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions, *
     return report + yaml.safe_dump(manifest, sort_keys=False)
 
 
-def _replicated_job(
-    group: PodGroup, meeting: Rendezvous, options: LaunchOptions, files: str | None
-) -> dict[str, object]:
+def _replicated_job(group: PodGroup, meeting: Rendezvous, options: Launch, files: str | None) -> dict[str, object]:
     limit_minutes = options.time_limit_minutes
     job = {
         "parallelism": group.num_pods,

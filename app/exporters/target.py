@@ -1,9 +1,13 @@
-"""What an export is made for, and the comment that says so at its top."""
+"""What an export is made for, who may read a launch folder, and the comment that says so at the top of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+TrainerName = Literal["megatron-core", "torchtitan", "nemo", "pytorch"]
+SchedulerName = Literal["slurm", "kubernetes", "ssh", "local"]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
+from app.exporters.target import SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import hosts_text, keeper, read_document, read_source
 from app.terminal.options import Hosts, PlanSource, RequestFile, Service
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from app.client.blocking import Client
+    from app.exporters.launch.options import Launch
     from app.exporters.launch.ranks import RankRow
 
 Bundle = Annotated[Path, typer.Argument(help="The folder that isthmus bundle wrote.")]
@@ -49,7 +49,10 @@ def bundle(
     service: Service,
 ) -> None:
     """Write everything that starts a plan: scripts, arguments, ranks, a preflight and a README."""
-    options = LaunchOptions(
+    from app.exporters.binding import spare_notes
+    from app.exporters.launch.options import Launch
+
+    options = Launch.model_construct(  # typer knows the types; the rest is checked next
         trainer=trainer,
         scheduler=scheduler,
         name=name,
@@ -59,11 +62,11 @@ def bundle(
         block_topology=block_topology,
         queue=queue,
         image=image,
+        hosts=hosts_text(hosts),
     )
-    from app.exporters.binding import spare_notes
-
+    options.check()
     with service.client() as client:
-        files = _files(plan_source, request, hosts_text(hosts), options, client)
+        files = _files(plan_source, request, options, client)
     write_folder(out, files, quiet=screen.quiet)
     manifest = json.loads(files["manifest.json"])
     for line in spare_notes(manifest["spare_hosts"]):
@@ -72,20 +75,18 @@ def bundle(
     screen.show({"folder": str(out), "files": sorted(files), **told}, lambda _: None)
 
 
-def _files(
-    plan_source: str, request: str | None, hosts: str | None, options: LaunchOptions, client: Client | None
-) -> Mapping[str, str]:
+def _files(plan_source: str, request: str | None, options: Launch, client: Client | None) -> Mapping[str, str]:
     """The files by name, made here or by the service that has the plan."""
     if (kept_by := keeper(plan_source, client)) is not None:
         from app.client import calls
         from app.exporters.launch.bundle import unzipped
 
-        return unzipped(kept_by.call(calls.bundle(plan_source, {**asdict(options), "hosts": hosts})))
+        return unzipped(kept_by.call(calls.bundle(plan_source, options.model_dump())))
     from app.documents import read_plan, read_request
     from app.exporters.launch.bundle import bundle as files_of
 
     asked = None if request is None else read_document(request, read_request, "request")
-    return files_of(read_document(plan_source, read_plan, "plan"), asked, hosts, options)
+    return files_of(read_document(plan_source, read_plan, "plan"), asked, options)
 
 
 def check_ranks(

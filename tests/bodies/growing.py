@@ -24,10 +24,11 @@ from app.api.examples import (
     SCHEDULE_EXAMPLES,
     STUDY_EXAMPLES,
 )
-from app.api.exports import Hosts, Launch
+from app.api.exports import Hosts
 from app.api.imports import ImportRequest
 from app.api.replans import Replan, Resume
 from app.api.studies import StudyRequest
+from app.exporters.launch.options import Launch
 from app.settings import Settings
 from app.wire import EvaluationRequest
 from models.request import PlanRequest

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from app.api.exports import Launch
+from app.exporters.launch.options import Launch
 from tests.browser.desk_service import grave, secret_of, serving, submitted, watched
 from tests.browser.test_report import DATA, region_report
 from tests.unit.app.fake_solver import FINDS, TAKES_ITS_TIME

@@ -17,7 +17,7 @@ import pytest
 from app import cli
 from app.documents import canonical
 from app.exporters.launch.bundle import bundle
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.exporters.replay_case import CASE_FILE, ReplayCase
 from app.replay.job import ReplayJob
 from app.replay.launch import Measured, execute
@@ -93,7 +93,7 @@ def figures(plans: dict[str, Asked], request: pytest.FixtureRequest) -> dict[str
 
 def _case(plan_of: Plan, request: PlanRequest) -> ReplayCase:
     """The iteration that the bundle holds, at the speed of this test."""
-    files = bundle(plan_of, request, None, LaunchOptions("pytorch", "local"))
+    files = bundle(plan_of, request, Launch(trainer="pytorch", scheduler="local"))
     case = ReplayCase.model_validate_json(files[CASE_FILE])
     return case.taking(SCALE * case.operation_s)
 

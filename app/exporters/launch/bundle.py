@@ -11,12 +11,11 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import ceil
 
 from app.exporters.binding import Bound, bind, spare_notes
 from app.exporters.hosts import check_job, pools_of
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.exporters.launch.ranks import RankRow, rank_rows, written
 from app.exporters.launch.schedulers import SCHEDULERS, Scheduler
 from app.exporters.launch.trainers import TRAINERS, Trainer, environment
@@ -32,12 +31,13 @@ CLOCK_SPREAD_S = 5  # started at once, hosts report within seconds of each other
 FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can state: its bytes do not depend on the day
 
 
-def bundle(plan: Plan, request: PlanRequest | None, hosts: str | None, options: LaunchOptions) -> dict[str, str]:
-    """The files by name; `hosts` is the text of a hosts file, None takes the names that the plan has."""
+def bundle(plan: Plan, request: PlanRequest | None, options: Launch) -> dict[str, str]:
+    """The files by name, with the hosts that the options name, or else those that the plan has."""
+    options.check()
     pools_of(plan, request)
     assert request is not None  # pools_of has refused it
     check_job(plan, request)
-    bound = Bound(plan, request, {}) if hosts is None else bind(plan, request, hosts)
+    bound = Bound(plan, request, {}) if options.hosts is None else bind(plan, request, options.hosts)
     trainer, scheduler = TRAINERS[options.trainer], SCHEDULERS[options.scheduler]
     files = {
         **trainer.files(bound.plan, bound.request),
@@ -119,7 +119,7 @@ def _num_cards(plan: Plan, pool: Pool) -> int:
     return ceil(pool.gpus_per_host * pool.nics_per_gpu)
 
 
-def _readme(bound: Bound, options: LaunchOptions, lost: Sequence[str], names: Sequence[str]) -> str:
+def _readme(bound: Bound, options: Launch, lost: Sequence[str], names: Sequence[str]) -> str:
     configuration = bound.plan.configuration
     return render(
         "README.md.j2",
@@ -137,10 +137,10 @@ def _readme(bound: Bound, options: LaunchOptions, lost: Sequence[str], names: Se
     )
 
 
-def _manifest(files: Mapping[str, str], bound: Bound, options: LaunchOptions, lost: Sequence[str]) -> str:
+def _manifest(files: Mapping[str, str], bound: Bound, options: Launch, lost: Sequence[str]) -> str:
     document = {
         "format": "isthmus-bundle-1",
-        "options": asdict(options),
+        "options": options.model_dump(exclude={"hosts"}),
         "trainer": f"{TRAINERS[options.trainer].tool} {TRAINERS[options.trainer].versions}",
         "scheduler": f"{SCHEDULERS[options.scheduler].tool} {SCHEDULERS[options.scheduler].versions}",
         "not_expressed": list(lost),

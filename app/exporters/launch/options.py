@@ -1,4 +1,4 @@
-"""What a launch needs beside the plan: trainer, scheduler, and the site's own words for queues, accounts and images.
+"""What a launch needs beside the plan: trainer, scheduler, hosts, and the site's own words for queues and images.
 
 Their names and their form are checked, because they end in a shell and in YAML.
 """
@@ -6,40 +6,60 @@ Their names and their form are checked, because they end in a shell and in YAML.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Annotated
 
+from pydantic import Field
+
+from app.exporters.target import SchedulerName, TrainerName
 from app.faults import Refused, refused
+from models.base import Frozen
 
-TrainerName = Literal["megatron-core", "torchtitan", "nemo", "pytorch"]
-SchedulerName = Literal["slurm", "kubernetes", "ssh", "local"]
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,250}")
+WORDS = ("partition", "account", "queue", "image")  # the fields that hold such a word
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 MAX_MINUTES = 525_600  # a year
+MAX_HOSTS_CHARACTERS = 64 * 1024 * 1024
+HostsField = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_HOSTS_CHARACTERS,
+        description="A hosts file: `POOL=node[001-128]` a line, host names, a Slurm hostlist, or the JSON or YAML of "
+        "`kubectl get nodes`.",
+        examples=["east-pool=e[001-128]\nwest-pool=w[001-128]"],
+    ),
+]
+Word = Annotated[str, Field(min_length=1, max_length=250)]
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Who trains, who starts, and under which names of the site; None leaves a word to the site's default."""
+class Launch(Frozen):
+    """Who trains, who starts, and on which hosts."""
 
-    trainer: TrainerName
-    scheduler: SchedulerName
-    name: str = "isthmus"
-    time_limit_minutes: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    block_topology: bool = False
-    queue: str = "training"
-    image: str = "registry.example/trainer:latest"
+    trainer: TrainerName = Field(description="The trainer.", examples=["megatron-core"])
+    scheduler: SchedulerName = Field(description="What starts the processes.", examples=["slurm"])
+    hosts: HostsField | None = Field(
+        None, description="A hosts file; null takes the names that the plan has.", examples=["pool=node[1-8]"]
+    )
+    name: Word = Field("isthmus", description="Name of the job.", examples=["llama"])
+    time_limit_minutes: int | None = Field(None, description="Time limit of the job.", examples=[1440])
+    partition: Word | None = Field(None, description="Slurm's partition.", examples=["gpu"])
+    account: Word | None = Field(None, description="Slurm's account.", examples=["research"])
+    block_topology: bool = Field(
+        False, description="Slurm has topology/block: segments are asked for (from 24.05).", examples=[False]
+    )
+    queue: Word = Field("training", description="Kueue's queue.", examples=["training"])
+    image: Word = Field(
+        "registry.example/trainer:latest", description="Image of the pods.", examples=["registry.example/trainer:1"]
+    )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Refuse what a shell or a manifest could take for something else."""
         if not DNS_LABEL.fullmatch(self.name):
             raise _refused("name", self.name, "at most 40 lower-case letters, digits and dashes, a letter first")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, str) and not WORD.fullmatch(value):
-                raise _refused(field.name, value, "letters, digits and . _ : / @ + -")
+        for option in WORDS:
+            value = getattr(self, option)
+            if value is not None and not WORD.fullmatch(value):
+                raise _refused(option, value, "letters, digits and . _ : / @ + -")
         limit = self.time_limit_minutes
         if limit is not None and not 1 <= limit <= MAX_MINUTES:
             raise _refused("time_limit_minutes", str(limit), f"1 to {MAX_MINUTES}")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from app.exporters import kueue_jobset, slurm_hostfile, slurm_sbatch, slurm_topology, torchrun_script
 from app.exporters.hosts import host_of_ranks, nodes
-from app.exporters.launch.options import LaunchOptions, SchedulerName
+from app.exporters.launch.options import Launch
+from app.exporters.target import SchedulerName
 from app.exporters.templating import render
 from models.plan import Plan
 from models.request import PlanRequest
@@ -57,14 +58,14 @@ class Scheduler:
 
     tool: str
     versions: str
-    files: Callable[[Plan, PlanRequest, LaunchOptions], Files]
+    files: Callable[[Plan, PlanRequest, Launch], Files]
     steps: tuple[Step, ...]
     losses: Callable[[Plan, PlanRequest | None], Iterator[str]]
     permutes_hosts: bool = False
     on_hosts: bool = True
 
 
-def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
+def _slurm_files(plan: Plan, request: PlanRequest, options: Launch) -> Files:
     stated = {
         "job-name": options.name,
         "output": "%x-%j.log",
@@ -82,7 +83,7 @@ def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Fi
     }
 
 
-def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Files:
+def _ssh_files(plan: Plan, request: PlanRequest, _options: Launch) -> Files:
     hosts = [host for host, _ in nodes(host_of_ranks(plan, request))]
     return {
         "torchrun.sh": torchrun_script.torchrun_script(plan, request),
@@ -91,7 +92,7 @@ def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Fil
     }
 
 
-def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
+def _kubernetes_files(plan: Plan, request: PlanRequest, options: Launch) -> Files:
     return {
         "jobset.yaml": kueue_jobset.jobset_manifest(plan, request, options),
         "kueue-topology.yaml": kueue_jobset.kueue_topology(),

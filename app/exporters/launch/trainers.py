@@ -14,8 +14,8 @@ from app.exporters import (
     torchtitan_args,
 )
 from app.exporters.launch.nemo_job import nemo_job
-from app.exporters.launch.options import TrainerName
 from app.exporters.launch.torchtitan_job import torchtitan_job
+from app.exporters.target import TrainerName
 from models.plan import Plan
 from models.request import PlanRequest
 

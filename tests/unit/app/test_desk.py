@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.authentication import is_open
-from app.exporters.launch.options import SchedulerName, TrainerName
 from app.exporters.report.page import STYLE_DIGEST
+from app.exporters.target import SchedulerName, TrainerName
 from app.main import create_app
 from app.web.pages import REPORT_STATIC, STATIC
 from benchmarks.accuracy import rows_of

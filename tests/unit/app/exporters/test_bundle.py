@@ -19,9 +19,10 @@ import pytest
 
 from app.exporters.launch.bundle import bundle, changed_files, zipped
 from app.exporters.launch.nemo_job import model_fields, settings_of
-from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
+from app.exporters.launch.options import Launch
 from app.exporters.launch.torchtitan_job import MODELS, titan_model, torchtitan_job
 from app.exporters.replay_case import CASE_FILE, MAX_RANKS, ReplayCase
+from app.exporters.target import SchedulerName, TrainerName
 from app.faults import Refused
 from models.catalogue import entry_names, named_entry
 from models.plan import Plan
@@ -49,7 +50,7 @@ def job(name: str, crossing: str = "dp_out") -> tuple[Plan, PlanRequest]:
 
 
 def _files(trainer: Any, scheduler: Any, **options: Any) -> dict[str, str]:
-    return bundle(*job("llama-3.1-8b"), HOSTS, LaunchOptions(trainer, scheduler, **options))
+    return bundle(*job("llama-3.1-8b"), Launch(trainer=trainer, scheduler=scheduler, hosts=HOSTS, **options))
 
 
 @pytest.mark.parametrize(("trainer", "scheduler"), PAIRS)
@@ -85,7 +86,7 @@ def test_the_request_of_another_job_is_refused(model: str, batch: int, told: str
     changes = {"architecture": architecture, "global_batch_sequences": batch}
     other = request.model_copy(update={"workload": request.workload.model_copy(update=changes)})
     with pytest.raises(Refused, match=told):
-        bundle(plan, other, HOSTS, LaunchOptions("megatron-core", "slurm"))
+        bundle(plan, other, Launch(trainer="megatron-core", scheduler="slurm", hosts=HOSTS))
 
 
 @pytest.mark.parametrize("pair", [("pytorch", "slurm"), ("megatron-core", "local")])
@@ -96,7 +97,9 @@ def test_what_runs_on_this_machine_alone_is_not_started_elsewhere(pair: tuple[st
 
 def test_the_iteration_of_a_bundle_has_every_replica_in_the_order_of_ranks() -> None:
     plan, request = job("llama-3.1-8b")
-    case = ReplayCase.model_validate_json(bundle(plan, request, None, LaunchOptions(*LOCAL))[CASE_FILE])
+    case = ReplayCase.model_validate_json(
+        bundle(plan, request, Launch(trainer=LOCAL[0], scheduler=LOCAL[1]))[CASE_FILE]
+    )
     assert (case.num_ranks, len(case.replicas)) == (plan.configuration.degrees.pp, plan.configuration.degrees.dp)
     assert case.predicted_s == plan.metrics.iteration_s
     assert [one.operation for one in case.exchanges] == [
@@ -107,7 +110,7 @@ def test_the_iteration_of_a_bundle_has_every_replica_in_the_order_of_ranks() -> 
 def test_more_processes_than_a_machine_can_run_are_refused() -> None:
     plan, request = wide_plan(4 * MAX_RANKS)
     with pytest.raises(Refused, match="replicas need 128 processes"):
-        bundle(plan, request, None, LaunchOptions(*LOCAL))
+        bundle(plan, request, Launch(trainer=LOCAL[0], scheduler=LOCAL[1]))
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:
@@ -190,7 +193,7 @@ def test_segments_are_asked_for_where_slurm_has_blocks(asked: bool) -> None:
 )  # fmt: skip
 def test_a_word_that_a_shell_could_take_for_more_is_refused(option: str, value: Any) -> None:
     with pytest.raises(Refused, match="cannot be the"):
-        LaunchOptions("nemo", "slurm", **{option: value})
+        Launch.model_construct(trainer="nemo", scheduler="slurm", **{option: value}).check()
 
 
 @pytest.mark.parametrize("name", entry_names("models"))
@@ -240,7 +243,9 @@ def test_the_nemo_job_states_what_makes_the_model() -> None:
 def test_every_precision_of_a_request_has_a_bundle(trainer: Any, precision: str) -> None:
     plan, request = job("llama-3.1-8b")
     workload = request.workload.model_copy(update={"precision": precision})
-    files = bundle(plan, request.model_copy(update={"workload": workload}), HOSTS, LaunchOptions(trainer, "slurm"))
+    files = bundle(
+        plan, request.model_copy(update={"workload": workload}), Launch(trainer=trainer, scheduler="slurm", hosts=HOSTS)
+    )
     if trainer == "megatron-core":
         assert ("--bf16" in files["megatron.args"].splitlines()) is (precision in ("bf16", "fp8", "fp4"))
         assert ("--fp16" in files["megatron.args"].splitlines()) is (precision == "fp16")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.exporters.kubernetes import BUILDING_LABEL, LABEL_VALUE, label_value, pod_groups
 from app.exporters.kueue_jobset import jobset_manifest, kueue_jobset, kueue_topology, losses
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.exporters.volcano_job import volcano_job
 from app.faults import Refused
 from models.plan import Degrees
@@ -26,7 +26,7 @@ from tests.build_request import build_request
 SCHEMAS = json.loads((Path(__file__).parent / "kubernetes_schemas.json").read_text())
 JOBSET, VOLCANO, KUEUE = (SCHEMAS[name]["schema"] for name in ("jobset", "volcano", "kueue"))
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-LAUNCH = LaunchOptions("megatron-core", "kubernetes", time_limit_minutes=60)
+LAUNCH = Launch(trainer="megatron-core", scheduler="kubernetes", time_limit_minutes=60)
 # annotations of Kueue's topology-aware scheduling, apis/kueue/v1beta2/topology_types.go
 ANNOTATIONS = {"kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-slice-required-topology",
                "kueue.x-k8s.io/podset-slice-size"}  # fmt: skip

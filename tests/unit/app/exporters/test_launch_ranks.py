@@ -15,7 +15,7 @@ from app.exporters.binding import bind
 from app.exporters.launch.allocation import compared as compared_allocation
 from app.exporters.launch.allocation import read_allocation
 from app.exporters.launch.bundle import bundle
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.exporters.launch.ranks import COLUMNS, RankSeen, compared, rank_rows, read_rows, seen_ranks, written
 from app.faults import Refused
 from models.plan import Degrees, Plan, RankRange, Route
@@ -181,7 +181,7 @@ def test_two_ranks_that_change_places_inside_a_group_are_no_matter_where_a_sched
     assert len(compared(exact, seen)) == 4
 
 
-OPTIONS = LaunchOptions("megatron-core", "slurm")
+OPTIONS = Launch(trainer="megatron-core", scheduler="slurm")
 
 
 def _rank(folder: Path, rank: int, local: int, host: str) -> subprocess.CompletedProcess[str]:
@@ -191,7 +191,7 @@ def _rank(folder: Path, rank: int, local: int, host: str) -> subprocess.Complete
 
 
 def test_a_rank_compares_itself_before_it_becomes_the_trainer(tmp_path: Path) -> None:
-    for name, text in bundle(whole_host_plan("dp_out"), whole_host_request(), None, OPTIONS).items():
+    for name, text in bundle(whole_host_plan("dp_out"), whole_host_request(), OPTIONS).items():
         (tmp_path / name).write_text(text)
     well = _rank(tmp_path, 9, 1, "west-node-0.example")
     assert (well.returncode, well.stdout) == (0, "isthmus-rank 9 1 west-node-0.example\ntrainer\n"), well.stderr

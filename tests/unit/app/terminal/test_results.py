@@ -11,7 +11,7 @@ import pytest
 import isthmus
 from app.exporters.launch.bundle import bundle as files_of
 from app.exporters.launch.bundle import zipped
-from app.exporters.launch.options import LaunchOptions
+from app.exporters.launch.options import Launch
 from app.settings import Settings
 from app.terminal.options import Service
 from tests.unit.app.exporters.test_binding import nameless
@@ -42,10 +42,8 @@ def test_a_launch_folder_is_told_as_json_wherever_it_is_made(
 
     def answer(asked: httpx2.Request) -> httpx2.Response:
         assert asked.url.path == "/v1/plans/plan_1/bundle"
-        body = json.loads(asked.content)
-        return httpx2.Response(
-            200, content=zipped(files_of(plan, request, body.pop("hosts"), LaunchOptions(**body)), "a")
-        )
+        launch = Launch.model_validate_json(asked.content)
+        return httpx2.Response(200, content=zipped(files_of(plan, request, launch), "a"))
 
     out, source = tmp_path / "launch", ("plan_1",)
     if where == "here":
@@ -64,7 +62,7 @@ def test_a_launch_folder_is_told_as_json_wherever_it_is_made(
     assert told["spare_hosts"] == {"east-pool": ["e3"]}
     assert told["not_expressed"]
     assert "pool east-pool: 1 hosts are not needed: e3" in shown.err
-    made = files_of(plan, request, hosts, LaunchOptions("nemo", "ssh"))
+    made = files_of(plan, request, Launch(trainer="nemo", scheduler="ssh", hosts=hosts))
     assert {one.name: one.read_text() for one in out.iterdir()} == made
 
 
