@@ -7,7 +7,7 @@ from typing import Any
 
 from app.faults import Fault, Refused
 from app.importers.huggingface import ImportedModel, huggingface, summary
-from app.importers.registry import MODEL_KIND, ImportedCluster, check_kind, import_cluster
+from app.importers.registry import MODEL_KIND, File, ImportedCluster, check_kind, import_cluster
 from models.workload import Workload
 from solver.cost.job import job_of
 
@@ -25,24 +25,31 @@ def import_texts(
     `files` and `overlay` are `{"name": ..., "text": ...}`.
     """
     try:
-        check_kind(kind)
         check_options(kind, len(files), has_overlay=overlay is not None, ignore=ignore)
         given = [(one["name"], one["text"].encode()) for one in files]
-        if kind == MODEL_KIND:
-            model = huggingface(*given[0], model_name=name, ignore=ignore)
-            document = model.architecture.model_dump(mode="json", exclude_none=True)
-            return {"cluster": None, "architecture": document, "notes": model_notes(model)}
         added = None if overlay is None else (overlay["name"], overlay["text"].encode())
-        made = import_cluster(kind, given, added)
-        cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
-        document = cluster.model_dump(mode="json", exclude_defaults=True)
-        return {"cluster": document, "architecture": None, "notes": cluster_notes(made)}
+        document, notes = imported(kind, given, added, name=name, ignore=ignore)
     except Refused as refused:
         return {"faults": [fault.to_dict() for fault in refused.faults]}
+    is_model = kind == MODEL_KIND
+    return {"cluster": None if is_model else document, "architecture": document if is_model else None, "notes": notes}
+
+
+def imported(
+    kind: str, files: Sequence[File], overlay: File | None, *, name: str, ignore: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The document that files of a kind describe, without what it need not state, and what a person should know."""
+    if kind == MODEL_KIND:
+        model = huggingface(*files[0], model_name=name, ignore=ignore)
+        return model.architecture.model_dump(mode="json", exclude_none=True), model_notes(model)
+    made = import_cluster(kind, files, overlay)
+    cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
+    return cluster.model_dump(mode="json", exclude_defaults=True), cluster_notes(made)
 
 
 def check_options(kind: str, num_files: int, *, has_overlay: bool, ignore: Sequence[str]) -> None:
-    """Refuse what does not go with the kind of import."""
+    """Refuse a kind of import that is none, and what does not go with it."""
+    check_kind(kind)
     is_model = kind == MODEL_KIND
     faults = []
     if is_model and num_files != 1:

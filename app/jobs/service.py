@@ -27,11 +27,11 @@ from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
-from app.storage.plans import PlanStore, scoped_key
+from app.storage.plans import PlanStore
 from app.storage.queue_figures import QueueFigures
 from app.storage.searches import KeptSearch
 from app.storage.studies import StudyStore
-from app.storage.tables import PATIENCE_S, create_engine, writing
+from app.storage.tables import PATIENCE_S, create_engine, scoped_key, writing
 from app.storage.webhooks import NewWebhook, WebhookStore
 from app.storage.workers import WorkerStore
 from models.catalogue import entry_names

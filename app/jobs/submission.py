@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from sqlalchemy.exc import IntegrityError
 
@@ -13,6 +12,7 @@ from app.faults import refused
 from app.jobs.access import Caller
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan, PlanRow
+from app.storage.tables import KeyedStore
 from models.request import PlanRequest
 
 
@@ -50,13 +50,6 @@ class Submitted:
     is_new: bool
     row: PlanRow | None = None
     queue_position: int | None = None
-
-
-class KeyedStore(Protocol):
-    """Rows that may have an idempotency key."""
-
-    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
-        """Id and request digest of the row that came with an owner's key."""
 
 
 def submitted_once(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +13,7 @@ from app.storage.holds import change
 from app.storage.lease import ask_to_stop
 from app.storage.listing import EVERYTHING, Wanted, conditions, ordered, owned
 from app.storage.searches import KeptSearch, begin_with, delete_kept
-from app.storage.tables import EVENTS, KEY_CHARACTERS, PLANS, Store, timed_id, writing
+from app.storage.tables import EVENTS, PLANS, KeyedStore, scoped_key, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
@@ -104,8 +103,10 @@ def kind_of(row_id: str) -> Kind:
     return "question" if row_id.startswith("question_") else "plan"
 
 
-class PlanStore(Store):
+class PlanStore(KeyedStore):
     """The plans of one database, or its questions: rows of the same queue."""
+
+    table = PLANS
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time, kind: Kind = "plan") -> None:
         super().__init__(engine, clock=clock)
@@ -154,12 +155,6 @@ class PlanStore(Store):
         """The request of a plan, as JSON text."""
         found: bytes | None = self._value(sa.select(PLANS.c.request).where(*self._owned(plan_id, owner)))
         return found
-
-    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
-        """Id and request digest of the plan that came with an owner's idempotency key."""
-        query = sa.select(PLANS.c.id, PLANS.c.request_digest).where(PLANS.c.idempotency_key == scoped_key(owner, key))
-        row = self._row(query)
-        return None if row is None else (row[0], row[1])
 
     def latest_of(self, request_digest: str, *, owner: str | None) -> PlanRow | None:
         """The newest plan of a request that ended with an outcome."""
@@ -239,18 +234,6 @@ def remove_belongings(connection: sa.Connection, plan_ids: Sequence[str]) -> Non
     about = sa.and_(PLANS.c.parent_id.in_(plan_ids), PLANS.c.objective == "what_if_lost", _of("question"))
     connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(sa.select(PLANS.c.id).where(about))))
     connection.execute(sa.delete(PLANS).where(about))
-
-
-def scoped_key(owner: str, key: str | None) -> str | None:
-    """An idempotency key as stored: two owners may choose the same one. What the column does not hold is digested.
-
-    >>> scoped_key("team-a", "k1")
-    'team-a:k1'
-    """
-    if key is None:
-        return None
-    whole = f"{owner}:{key}"
-    return whole if len(whole) <= KEY_CHARACTERS else f"{owner}:sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _of(kind: Kind) -> sa.ColumnElement[bool]:

@@ -19,9 +19,8 @@ from app.storage.plans import (
     PlanRow,
     PlanStore,
     remove_belongings,
-    scoped_key,
 )
-from app.storage.tables import PLANS, STUDIES, Store, timed_id, writing
+from app.storage.tables import PLANS, STUDIES, KeyedStore, scoped_key, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook
 
 
@@ -59,8 +58,10 @@ class NewStudy:
 _COLUMNS = [column for column in STUDIES.c if column.name != "idempotency_key"]
 
 
-class StudyStore(Store):
+class StudyStore(KeyedStore):
     """The studies of one database."""
+
+    table = STUDIES
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(engine, clock=clock)
@@ -82,13 +83,6 @@ class StudyStore(Store):
             if new.webhook is not None:
                 add_webhook(connection, row.id, new.webhook)
         return row
-
-    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
-        """Id and request digest of the study that came with an owner's idempotency key."""
-        stored = scoped_key(owner, key)
-        query = sa.select(STUDIES.c.id, STUDIES.c.request_digest).where(STUDIES.c.idempotency_key == stored)
-        row = self._row(query)
-        return None if row is None else (row[0], row[1])
 
     def get(self, study_id: str, *, owner: str | None) -> StudyRow | None:
         """One study, or None; of this owner only, when one is named."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import sqlite3
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -226,6 +227,30 @@ class Store:
     def _value(self, query: AnyQuery) -> Any:
         with self._engine.connect() as connection:
             return connection.execute(query).scalar()
+
+
+class KeyedStore(Store):
+    """One whose rows may have an idempotency key."""
+
+    table: ClassVar[sa.Table]
+
+    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
+        """Id and request digest of the row that came with an owner's idempotency key."""
+        query = sa.select(self.table.c.id, self.table.c.request_digest)
+        row = self._row(query.where(self.table.c.idempotency_key == scoped_key(owner, key)))
+        return None if row is None else (row[0], row[1])
+
+
+def scoped_key(owner: str, key: str | None) -> str | None:
+    """An idempotency key as stored: two owners may choose the same one. What the column does not hold is digested.
+
+    >>> scoped_key("team-a", "k1")
+    'team-a:k1'
+    """
+    if key is None:
+        return None
+    whole = f"{owner}:{key}"
+    return whole if len(whole) <= KEY_CHARACTERS else f"{owner}:sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def timed_id(prefix: str, now: float, num_bytes: int = 10) -> str:

@@ -28,20 +28,14 @@ def import_command(
     screen: Screen,
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
-    from app.importers.huggingface import huggingface
-    from app.importers.registry import MODEL_KIND, check_kind, import_cluster
-    from app.jobs.importing import check_options, cluster_notes, model_notes
+    from pydantic_core import to_json
 
-    check_kind(kind)
+    from app.jobs.importing import check_options, imported
+
     check_options(kind, len(files), has_overlay=overlay is not None, ignore=ignore or ())
-    given = [_read(one) for one in files]
-    if kind == MODEL_KIND:
-        model = huggingface(*given[0], model_name=name, ignore=ignore or ())
-        text, notes = model.architecture.model_dump_json(indent=2, exclude_none=True), model_notes(model)
-    else:
-        made = import_cluster(kind, given, None if overlay is None else _read(overlay))
-        cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
-        text, notes = cluster.model_dump_json(indent=2, exclude_defaults=True), cluster_notes(made)
+    given, added = [_read(one) for one in files], None if overlay is None else _read(overlay)
+    document, notes = imported(kind, given, added, name=name, ignore=ignore or ())
+    text = to_json(document, indent=2).decode()
     for note in () if screen.quiet else notes:
         typer.echo(note, err=True)
     if out is None or screen.as_json:

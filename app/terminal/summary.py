@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from models.schedule import PipelineSchedule
     from models.verdict import Verdict
 
+Value = TypeVar("Value")
 # Characters of the longest bar; a narrow terminal has less room.
 BAR_WIDTH = 40
 # Wider than any table here: to measure what one needs.
@@ -107,11 +108,7 @@ def layers_by_rank(one: Configuration) -> str:
     ranks = [0] * one.degrees.pp
     for stage, count in enumerate(one.layers_per_stage):
         ranks[one.rank_of_stage(stage)] += count
-    texts = []
-    for count, members in groupby(enumerate(ranks), key=lambda pair: pair[1]):
-        own = [rank for rank, _ in members]
-        texts.append(f"{count} on ranks {own[0]}-{own[-1]}" if len(own) > 1 else f"{count} on rank {own[0]}")
-    return ", ".join(texts)
+    return ", ".join(f"{count} on rank{'s' if '-' in where else ''} {where}" for where, count in _runs(ranks))
 
 
 def _placement(plan: Plan) -> Table:
@@ -130,11 +127,14 @@ def runs_of_places(route: Route) -> str:
     >>> runs_of_places(Route(id="r", places=("a", "a", "b"), pools=("p", "p", "q"), num_replicas=1, first_replica=0))
     '0-1 a, 2 b'
     """
-    texts = []
-    for place, members in groupby(enumerate(route.places), key=lambda pair: pair[1]):
-        ranks = [rank for rank, _ in members]
-        texts.append(f"{ranks[0]}-{ranks[-1]} {place}" if len(ranks) > 1 else f"{ranks[0]} {place}")
-    return ", ".join(texts)
+    return ", ".join(f"{where} {place}" for where, place in _runs(route.places))
+
+
+def _runs(values: Sequence[Value]) -> Iterator[tuple[str, Value]]:
+    """Each value with the indices of its neighbours that equal it, as `3` or `0-2`."""
+    for value, members in groupby(range(len(values)), key=values.__getitem__):
+        first, *others = members
+        yield f"{first}-{others[-1]}" if others else str(first), value
 
 
 def _waterfall(plan: Plan, console: Console) -> Table:
