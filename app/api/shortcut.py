@@ -27,10 +27,10 @@ STATUS_ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}/status")
 Answer = TypeVar("Answer")
 
 
-class _Flight:
+class _Look:
     """One look on behalf of all who asked before it began."""
 
-    def __init__(self, before: _Flight | None) -> None:
+    def __init__(self, before: _Look | None) -> None:
         self._before = before
         self.has_begun = False
         self.task: asyncio.Task[object]
@@ -43,11 +43,11 @@ class _Flight:
         try:
             return await look_up()
         finally:
-            if _FLIGHTS.get(question) is self:
-                del _FLIGHTS[question]
+            if _LOOKS.get(question) is self:
+                del _LOOKS[question]
 
 
-_FLIGHTS: dict[Hashable, _Flight] = {}
+_LOOKS: dict[Hashable, _Look] = {}
 
 
 async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -56,11 +56,11 @@ async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]])
     A look that has begun may miss what the asker has just done. So whoever comes meanwhile waits for the next one, with
     all others who do.
     """
-    flight = _FLIGHTS.get(question)
-    if flight is None or flight.has_begun:
-        flight = _FLIGHTS[question] = _Flight(flight)
-        flight.task = asyncio.ensure_future(flight.take(question, look_up))
-    return cast(Answer, await asyncio.shield(flight.task))
+    look = _LOOKS.get(question)
+    if look is None or look.has_begun:
+        look = _LOOKS[question] = _Look(look)
+        look.task = asyncio.ensure_future(look.take(question, look_up))
+    return cast(Answer, await asyncio.shield(look.task))
 
 
 class Shortcut:

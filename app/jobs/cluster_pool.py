@@ -28,7 +28,7 @@ LEAVE_S = 2.0  # for the news that nothing more is wanted to be sent
 
 
 @dataclass(frozen=True)
-class Remote:
+class TaskResult:
     """What came of a task: `done` or `failed`, or `misfit` where the worker runs another version of this program."""
 
     kind: str
@@ -142,7 +142,7 @@ class ClusterPool:
 
     def _hear(self, number: int, future: Any) -> None:
         """A task is over, one way or another."""
-        found: Remote | None = None
+        found: TaskResult | None = None
         with suppress(Exception):  # not the task's own, which would have been told: its workers died, or the scheduler
             found = future.result()
         with self._lock:
@@ -154,7 +154,7 @@ class ClusterPool:
                 self._take(number, found)
                 self._give()
 
-    def _take(self, number: int, found: Remote) -> None:
+    def _take(self, number: int, found: TaskResult) -> None:
         if found.kind == "misfit":
             LOG.warning("a worker of the search pool runs another version", extra={"worker": found.worker})
             self._misfits.add(found.worker)
@@ -178,7 +178,7 @@ class ClusterPool:
                 self._events.put(WorkerEvent("back", waiting.popleft()[0]))
 
 
-class _Desk(threading.local):
+class _SearchOfThread(threading.local):
     """What a thread of a worker remembers of the search that it worked for last."""
 
     digest: bytes = b""
@@ -195,31 +195,31 @@ class _Desk(threading.local):
         return not self.is_wanted()
 
 
-_DESK = _Desk()
+_SEARCH = _SearchOfThread()
 
 
-def do_task(version: str, init: bytes, task: bytes, now_s: float) -> Remote:
+def do_task(version: str, init: bytes, task: bytes, now_s: float) -> TaskResult:
     """Runs on a worker: a task as its search pickled it, by the clock of the search, which shows `now_s` seconds."""
     from distributed import get_worker
 
     worker = get_worker()
     if version != program():
-        return Remote("misfit", worker.address)
+        return TaskResult("misfit", worker.address)
     state = worker.state.tasks[worker.get_current_task()]
     began_s = time.monotonic()
-    _DESK.ahead_s, _DESK.is_wanted = now_s - began_s, lambda: state.state not in ("cancelled", "resumed")
+    _SEARCH.ahead_s, _SEARCH.is_wanted = now_s - began_s, lambda: state.state not in ("cancelled", "resumed")
     digest = hashlib.sha256(init).digest()
-    if _DESK.digest != digest:
-        _DESK.context = pickle.loads(init).task_context(_DESK.clock, _DESK.unwanted)
-        _DESK.digest = digest
+    if _SEARCH.digest != digest:
+        _SEARCH.context = pickle.loads(init).task_context(_SEARCH.clock, _SEARCH.unwanted)
+        _SEARCH.digest = digest
     parts: list[bytes] = []
     try:
-        for part in pickle.loads(task)[1].do(_DESK.context):
+        for part in pickle.loads(task)[1].do(_SEARCH.context):
             parts.append(pickle.dumps(part))
-            if _DESK.unwanted():
+            if _SEARCH.unwanted():
                 break
     except (MemoryError, OSError):
         raise
     except Exception:
-        return Remote("failed", worker.address, (traceback.format_exc(limit=20).encode(),))
-    return Remote("done", worker.address, tuple(parts), time.monotonic() - began_s)
+        return TaskResult("failed", worker.address, (traceback.format_exc(limit=20).encode(),))
+    return TaskResult("done", worker.address, tuple(parts), time.monotonic() - began_s)

@@ -32,7 +32,7 @@ MAX_STUDY_VALUES = 500_000  # of the documents of all members: reading and check
 
 @dataclass(frozen=True)
 class StudyOrder:
-    """What a study is made of: a base request, and either axes or patches."""
+    """What a study is made of: a base request, every combination of the values of its axes, then every patch."""
 
     tag: Tag
     base: Any
