@@ -11,6 +11,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.options import shared
+from app.terminal.planning import settings_of
 from app.terminal.screen import Screen, escape, table
 
 if TYPE_CHECKING:
@@ -69,12 +70,11 @@ def revoke(context: typer.Context, key_id: str, database: Database = None, *, sc
 
 @contextmanager
 def _store(context: typer.Context, database: str | None) -> Iterator[KeyStore]:
-    from app.settings import Settings
     from app.storage.keys import KeyStore
     from app.storage.migrations import create_tables
     from app.storage.tables import create_engine
 
-    given = context.find_object(Settings) or Settings.from_environment()
+    given = settings_of(context)
     engine = create_engine((given if database is None else given.changed({"database_url": database})).database_url)
     try:
         create_tables(engine)
