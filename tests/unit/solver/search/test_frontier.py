@@ -57,6 +57,18 @@ def test_what_somebody_asks_for_is_priced_until_some_of_it_fits(frontier: Fronti
     assert frontier.load_for(nothing) == 0
 
 
+def test_no_guess_is_below_what_is_proven(frontier: Frontier) -> None:
+    while frontier.load(float("inf"), planned=True):
+        continue
+    assert len(frontier.rows) > 100
+    assert np.all(frontier.pace_s >= frontier.seconds)
+    assert np.all(frontier.guess >= frontier.bound * (1.0 - 1e-12))
+    index, above_s = 3, float(2.0 * max(frontier.pace_s[3], frontier.guess[3]))
+    frontier.raise_bound(index, above_s)
+    assert frontier.pace_s[index] == above_s
+    assert frontier.guess[index] == pytest.approx(above_s)
+
+
 def test_the_first_portion_is_the_most_promising_one(frontier: Frontier) -> None:
     frontier.load(float("inf"), planned=False)
     best = float(frontier.guess.min())
