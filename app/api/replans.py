@@ -25,7 +25,7 @@ from app.documents import read_model, read_plan
 from app.faults import Fault, Refused, refused, retold
 from app.jobs.access import Caller
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
-from app.jobs.patches import changed_request, told_of_patch
+from app.jobs.patches import merged, told_of_patch, without_places
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
@@ -51,7 +51,8 @@ class Replan(Tagged, Answer):
     )
     lost_places: Annotated[list[str], Field(max_length=1000)] = Field(
         default_factory=list,
-        description="Places that are gone: they join constraints.forbidden_places.",
+        description="Places that are gone: they join constraints.forbidden_places, and links that end in them are "
+        "removed.",
         examples=[["west-1"]],
     )
 
@@ -162,7 +163,8 @@ async def resume(
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:
     with retold(partial(_in_body, body)):
-        return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
+        request = read_model(PlanRequest, merged(json.loads(text), body.patch))
+        return without_places(request, body.lost_places) if body.lost_places else request
 
 
 def _in_body(body: Replan, fault: Fault) -> Fault:

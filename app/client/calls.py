@@ -114,7 +114,7 @@ def replan(
     name: str = "",
     key: str | None = None,
 ) -> Call[PlanStatus]:
-    """Plan again with a merge patch of the request, and without places that are gone."""
+    """Plan again with a merge patch of the request, and without places that are gone and the links that end there."""
     body = _json({"patch": dict(patch or {}), "lost_places": list(lost_places), "name": name})
     return Call("POST", _of(plan_id, ":replan"), _reading(PlanStatus), body, _once(key, None))
 

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.documents import read_model
 from app.faults import Fault, Refused, refused
 from models.pointers import is_position, parts_of
+from models.request import PlanRequest
+from solver.questions.changes import changed_document
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -30,21 +33,14 @@ def merged(document: Any, patch: Any) -> Any:
     return result
 
 
-def changed_request(document: Any, patch: Mapping[str, Any], lost_places: Sequence[str]) -> Any:
-    """A request with a merge patch applied, and without places that are gone: they join the forbidden ones.
+def without_places(request: PlanRequest, lost: Sequence[str]) -> PlanRequest:
+    """The request after places are lost: they stay empty, and links that end in them are gone, as `what_now` has it.
 
-    >>> changed_request({"constraints": {"forbidden_places": ["a"]}}, {"options": {"seed": 2}}, ["b"])
-    {'constraints': {'forbidden_places': ['a', 'b']}, 'options': {'seed': 2}}
+    Raises Refused for a place that the request does not have.
     """
-    changed = merged(document, patch)
-    if lost_places and isinstance(changed, dict):
-        constraints = changed.setdefault("constraints", {})
-        forbidden = constraints.get("forbidden_places", []) if isinstance(constraints, dict) else None
-        # A patch may have put anything here; what is no list of places stays, and is refused by its reader.
-        if isinstance(forbidden, list):
-            kept = [one for one in forbidden if one not in lost_places]
-            constraints["forbidden_places"] = [*kept, *lost_places]
-    return changed
+    from solver.questions.losses import changes_of  # imports the solver, which takes seconds
+
+    return read_model(PlanRequest, changed_document(request, changes_of(request, lost, "place"), "/lost_places"))
 
 
 def with_value(document: Any, pointer: str, value: Any) -> Any:

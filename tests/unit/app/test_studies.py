@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from models.request import PlanRequest
+from solver.questions.losses import changes_of
+from solver.questions.searches import changed
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
 from tests.unit.app.service_fixture import request_for, running, settings_for
@@ -152,6 +155,18 @@ class TestReplan:
         moves = client.get(child["links"]["moves"]).json()
         assert (moves["num_stage_groups"], moves["num_moved"], moves["moves"]) == (2, 0, [])
         assert client.get(path + "/moves").status_code == 409, "nothing to compare it with"
+
+    def test_lost_places_take_their_links_along_as_what_now_has_it(self, client: TestClient) -> None:
+        request = request_for(fake_solver.FINDS)
+        lost = request["cluster"]["links"][0]["to_place"]
+        parent = client.post("/v1/plans", json=request, headers={"Prefer": "wait=30"}).json()
+        path = f"/v1/plans/{parent['id']}:replan"
+        child = client.post(path, json={"lost_places": [lost]}, headers={"Prefer": "wait=30"}).json()
+        planned = PlanRequest.model_validate(client.get(f"/v1/plans/{child['id']}/request").json())
+        before = PlanRequest.model_validate(request)
+        assert planned == changed(before, changes_of(before, [lost]))
+        assert all(lost not in (link.from_place, link.to_place) for link in planned.cluster.links)
+        assert len(planned.cluster.links) < len(before.cluster.links)
 
     @pytest.mark.parametrize(
         ("body", "pointer"),
