@@ -99,6 +99,16 @@ class NetworkFacts:
         """Buildings that hold replicas of a pipeline rank."""
         return frozenset(self.facts.building_of(place) for place in self.places_of_rank(pipeline_rank))
 
+    @cached_property
+    def building_bytes_per_s(self) -> Mapping[str, float]:
+        """Rate of all edges out of each building; of a place outside any, those out of it alone."""
+        rates: defaultdict[str, float] = defaultdict(float)
+        for edge in self.topology.edges:
+            building = self.facts.building_of(edge.from_place)
+            if building != self.facts.building_of(edge.to_place):
+                rates[building] += edge.capacity_bytes_per_s
+        return rates
+
     def exchange_bytes(self, stage: int, num_sites: int) -> float:
         """Bytes that each of so many sites sends to the others for one stage, when every site exchanges one copy."""
         if num_sites < 2:

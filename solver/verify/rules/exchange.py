@@ -81,7 +81,7 @@ def exchange_capacity(case: Case) -> Iterator[Finding]:
         for one, rate in exchanges:
             within = one.start_s, one.start_s + one.shared_s
             size, beside = bytes_within(exchanged, *within), bytes_within(messages[building], *within)
-            most_bytes = case.network.topology.leaving_bytes_per_s[building] * one.shared_s
+            most_bytes = case.network.building_bytes_per_s[building] * one.shared_s
             if exceeds(size + beside, most_bytes):
                 own = rate * one.shared_s
                 yield Finding(

@@ -60,7 +60,7 @@ def exchange_bytes(case: Case) -> Iterator[Finding]:
         leaving = (
             load
             for load, edge in _edges(case)
-            if case.is_inside(edge.from_place, building) and not case.is_inside(edge.to_place, building)
+            if case.building_of(edge.from_place) == building != case.building_of(edge.to_place)
         )
         stated = sum(load.bytes_of("dp") for load in leaving)
         if exceeds(least, stated):
