@@ -17,6 +17,7 @@ from models.base import (
     Ratio,
     Relative,
     Seconds,
+    TotalSeconds,
     Watts,
 )
 from models.outcome import Reason
@@ -102,7 +103,7 @@ class SizingAnswer(Frozen):
     target_iteration_s: Seconds = Field(description="The target as an iteration time.", examples=[12.0])
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
     fastest: Witness | None = Field(description="A plan within the target, with all there is.", examples=[None])
-    fastest_lower_bound_s: Seconds | None = Field(description="No plan is faster than this.", examples=[4.2])
+    fastest_lower_bound_s: TotalSeconds | None = Field(description="No plan is faster than this.", examples=[4.2])
     reasons: tuple[Reason, ...] = Field((), description="Why none reaches it, if that is proven.", examples=[[]])
     least: tuple[LeastAnswer, ...] = Field(description="One of each, in the order asked.", examples=[[{}]])
     complete: bool = Field(description="Whether each had its turn.", examples=[True])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Count, Frozen, Name, Ratio, Seconds
+from models.base import Count, Frozen, Name, Ratio, Seconds, TotalSeconds
 from models.diagnostic import Diagnostic
 from models.plan import Plan
 
@@ -72,7 +72,7 @@ class NotFound(Frozen):
     """Neither a plan nor a proof that none exists within the time."""
 
     status: Literal["not_found"] = Field("not_found", description="Tag.", examples=["not_found"])
-    lower_bound_s: Seconds = Field(description="No plan can be faster than this.", examples=[5.1])
+    lower_bound_s: TotalSeconds = Field(description="No plan can be faster than this.", examples=[5.1])
     detail: str = Field(max_length=800, description="What was tried.", examples=["3 of 210 configurations tried"])
     elapsed_s: Seconds = Field(description="Time spent.", examples=[30.0])
 
@@ -86,7 +86,7 @@ class Progress(Frozen):
     phase: Name = Field(description="Step of the recipe.", examples=["search"])
     elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
     incumbent_s: Seconds | None = Field(None, description="Best judged iteration time so far.", examples=[6.5])
-    lower_bound_s: Seconds | None = Field(
+    lower_bound_s: TotalSeconds | None = Field(
         None,
         description="Proven so far: no plan iterates faster; null where nothing is, as "
         "where something else than time is minimised.",

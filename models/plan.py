@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Ratio, Relative, Seconds, Usd
+from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Ratio, Relative, Seconds, TotalSeconds, Usd
 from models.cluster import PlaceId
 from models.diagnostic import DiagnosticOrText
 from models.figures import Assumption, ConvergencePoint, MemoryUse, TimeBreakdown
@@ -197,16 +197,18 @@ class StageExchange(Frozen):
     """
 
     stage: Count = Field(description="Stage, in model order.", examples=[0])
-    last_weight_grad_end_s: Seconds = Field(description="End of its last W over all routes.", examples=[6.20])
-    overlap_s: Seconds = Field(description="Head start: the part that runs beside the last backward.", examples=[0.05])
-    start_s: Seconds = Field(description="When it begins.", examples=[6.15])
-    private_s: Seconds = Field(description="Time inside places, on the GPUs' own network cards.", examples=[0.08])
-    shared_s: Seconds = Field(
+    last_weight_grad_end_s: TotalSeconds = Field(description="End of its last W over all routes.", examples=[6.20])
+    overlap_s: TotalSeconds = Field(
+        description="Head start: the part that runs beside the last backward.", examples=[0.05]
+    )
+    start_s: TotalSeconds = Field(description="When it begins.", examples=[6.15])
+    private_s: TotalSeconds = Field(description="Time inside places, on the GPUs' own network cards.", examples=[0.08])
+    shared_s: TotalSeconds = Field(
         description="Time on links between places, taken alone; 0 if it leaves none. Not the `expected_s` of its "
         "transport, which is the whole operation of the largest stage, parts inside places included.",
         examples=[0.06],
     )
-    end_s: Seconds = Field(
+    end_s: TotalSeconds = Field(
         description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / "
         "num_exchange_chunks): chunks are pipelined over both.",
         examples=[6.24],

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, Seconds, SignedSeconds, check_unique
+from models.base import Count, Frozen, Name, Seconds, SignedSeconds, TotalSeconds, check_unique
 from models.outcome import Reason
 from models.question_parts import Change, Pointer, QuestionBase, Status, Witness
 
@@ -98,7 +98,7 @@ class ScenarioFigure(Frozen):
         description="The same of the plan that is best for the request as it is.", examples=[7.4]
     )
     best_s: Seconds | None = Field(description="Best plan found for this world alone.", examples=[6.7])
-    lower_bound_s: Seconds = Field(description="No plan takes less in this world: proven.", examples=[6.5])
+    lower_bound_s: TotalSeconds = Field(description="No plan takes less in this world: proven.", examples=[6.5])
     reasons: tuple[Reason, ...] = Field((), description="Why there is none, if that is proven.", examples=[[]])
 
 
@@ -112,7 +112,9 @@ class RobustAnswer(Frozen):
     measure: Literal["worst", "expected"] = Field(description="As asked.", examples=["worst"])
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
     value_s: Seconds | None = Field(description="Worst or expected iteration of the plan.", examples=[7.0])
-    lower_bound_s: Seconds = Field(description="No plan has a shorter worst, or expected, one: proven.", examples=[6.8])
+    lower_bound_s: TotalSeconds = Field(
+        description="No plan has a shorter worst, or expected, one: proven.", examples=[6.8]
+    )
     request_plan_value_s: Seconds | None = Field(
         description="The same of the plan that is best for the request as it is; null: it does not run everywhere.",
         examples=[7.4],

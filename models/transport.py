@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Bytes, Count, Frozen, JoinedName, Name, PositiveCount, PositiveFraction, Rate, Ratio, Seconds
+from models.base import (
+    Bytes,
+    Count,
+    Frozen,
+    JoinedName,
+    Name,
+    PositiveCount,
+    PositiveFraction,
+    Rate,
+    Ratio,
+    TotalSeconds,
+)
 from models.cluster import LoadBalancing, Tier
 
 Dimension = Literal["tp", "cp", "ep", "pp", "dp"]
@@ -30,7 +41,7 @@ class TransportChoice(Frozen):
     num_outstanding: PositiveCount = Field(description="Chunks in flight per queue pair.", examples=[32])
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
-    expected_s: Seconds = Field(
+    expected_s: TotalSeconds = Field(
         description="Time of one operation by itself, by which options were weighed: of an all_reduce of gradients "
         "that of the largest stage, its parts inside and between places one after another. The iteration waits for "
         "`exchanges`: chunks overlap both parts there, and each stage has its own size.",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Frozen, JoinedName, Name, Seconds
+from models.base import Bytes, Count, Frozen, JoinedName, Name, Seconds, TotalSeconds
 from models.cluster import PlaceId
 from models.outcome import Reason
 from models.plan import Plan
@@ -82,7 +82,7 @@ class ReplanPoint(Frozen):
         description="Replicas of which nothing moves: they can go on while the others are set up.", examples=[256]
     )
     iteration_s: Seconds = Field(description="Iteration time.", examples=[3.02])
-    lower_bound_s: Seconds = Field(description="No plan that moves so few takes less: proven.", examples=[2.9])
+    lower_bound_s: TotalSeconds = Field(description="No plan that moves so few takes less: proven.", examples=[2.9])
     state_bytes: Bytes = Field(description="State that has to be fetched.", examples=[0.0])
     checkpoint_bytes: Bytes = Field(description="Of that, what only a checkpoint has.", examples=[0.0])
     transfer_s: Seconds = Field(description="Longest of the fetches between GPUs.", examples=[0.0])
@@ -107,7 +107,7 @@ class WhatNowAnswer(Frozen):
     chosen: Count | None = Field(
         description="Number of the point with the fewest moves within the tolerance; null without one.", examples=[0]
     )
-    lower_bound_s: Seconds = Field(
+    lower_bound_s: TotalSeconds = Field(
         description="No plan of the changed world takes less, whatever moves: proven.", examples=[2.5]
     )
     reasons: tuple[Reason, ...] = Field((), description="Why there is none, if that is proven.", examples=[[]])

@@ -12,6 +12,7 @@ from heapq import nlargest
 
 import numpy as np
 
+from models.base import MOST_SECONDS
 from models.plan import Configuration, StageExchange
 from models.schedule import (
     PipelineOptions,
@@ -125,8 +126,8 @@ def evaluate(
 ) -> Evaluation | None:
     """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
 
-    None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
-    shows before any scheduling that the iteration takes `cutoff_s` or longer.
+    None when memory has no room for one micro-batch or for any of the scheduler's orders, when the pipeline's bound
+    shows before any scheduling that the iteration takes `cutoff_s` or longer, or when it takes longer than plans state.
     """
     plain = evaluate_on_paths(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
     if plain is not None and not plain.waits_for_links:
@@ -191,6 +192,8 @@ def evaluate_on_paths(
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=chosen)
+    if _outlasts_plans(hops, costs):
+        return None
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
     ways, alike = [], dict[tuple[PoolStages, ...], PipelineProblem | None]()
     for route, delays in zip(routes, hops, strict=True):
@@ -220,10 +223,16 @@ def evaluate_on_paths(
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
     found = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
     wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
-    if wider == costs:
-        return found
-    again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=wider)
-    return again if again is not None and again.iteration_s < found.iteration_s else found
+    if wider != costs:
+        again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=wider)
+        found = again if again is not None and again.iteration_s < found.iteration_s else found
+    return found if found.iteration_s <= MOST_SECONDS else None
+
+
+def _outlasts_plans(hops: Sequence[tuple[HopDelay, ...]], costs: tuple[ExchangeCost, ...]) -> bool:
+    """Whether one message or exchange alone takes longer than a plan can state, as on a link that others fill."""
+    messages_s = (max(hop.latency_s, hop.transfer_s) for delays in hops for hop in delays)
+    return max(max(messages_s, default=0.0), *(cost.duration_s for cost in costs)) > MOST_SECONDS
 
 
 def _takes(limit_s: float, ways: Sequence[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
