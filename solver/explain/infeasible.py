@@ -14,7 +14,7 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.outcome import Reason
-from models.request import PlanRequest
+from models.request import AllowedDegrees, PlanRequest
 from models.schedule import MAX_OPERATIONS
 from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
@@ -33,7 +33,6 @@ MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 COUNTED_GPUS = 64  # of so few, one less matters, and every degree is tried; of more the usual ones, which is quicker
 MOST_NAMED = 6  # pools in a sentence
 MOST_HALVED = 10  # times, of what shares out a batch: 16 sequences a micro-batch for each of 64 replicas
-RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
 Helps = Callable[[PlanRequest], bool]
 Offer = tuple[str, PlanRequest]
@@ -51,12 +50,13 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
             return _memory_too_small(context, unlimited, *least, late)
     offers = chain(_joined(request), _lifted(request))
     remedies = _checked(request, offers, lambda changed: bool(len(enumerate_space(changed))), late)
-    idle = _leaving_gpus_idle(request)
+    idle, alike = _leaving_gpus_idle(request), _on_types_alike(request)
     return (
         Reason(
             code="nothing-allowed",
-            pointer="/constraints/use_all_gpus" if idle else "/constraints/allowed",
+            pointer=f"/constraints/{'use_all_gpus' if idle else 'allowed/layer_split' if alike else 'allowed'}",
             detail=idle
+            or alike
             or (
                 f"no combination of the allowed degrees divides {context.job.num_layers} layers, "
                 f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
@@ -92,6 +92,17 @@ def _leaving_gpus_idle(request: PlanRequest) -> str:
         "use_all_gpus is set, but every configuration leaves the GPUs of another replica idle: the largest takes "
         f"{int(free.columns.num_gpus.max()):,} of {usable_gpus(request):,}, as the allowed degrees, the batch and "
         "what may cross buildings have it"
+    )
+
+
+def _on_types_alike(request: PlanRequest) -> str:
+    """Why no layers are shared out by GPU type, where that wish is all that is in the way; else empty."""
+    only = request.constraints.allowed.layer_split == ("by_gpu_type",)
+    if not only or not len(enumerate_space(_with_allowed(request, layer_split=None))):
+        return ""
+    return (
+        "layer_split by_gpu_type alone is allowed, which takes two pipeline ranks or more, on GPU types that differ in "
+        "speed or memory: no combination of the allowed degrees has both on the GPUs to use"
     )
 
 
@@ -334,7 +345,7 @@ def _allowing(request: PlanRequest) -> Iterator[Offer]:
 def _lifted(request: PlanRequest) -> Iterator[Offer]:
     """Each restriction lifted alone, then all of them."""
     allowed = request.constraints.allowed
-    named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
+    named = [name for name in AllowedDegrees.model_fields if getattr(allowed, name) is not None]
     for name in named:
         yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
     if request.constraints.framework is not None:

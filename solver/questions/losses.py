@@ -66,7 +66,8 @@ def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
         for gone in ((), lost)
     )
     for place in cluster.places:
-        if cluster.fabric != "one" and place.id in before - after and place.uplink == Uplink():
+        is_cut_off = place.level == "building" and place.id in before - after
+        if cluster.fabric != "one" and is_cut_off and place.uplink == Uplink():
             yield Change(pointer=f"/cluster/places/{escaped(place.id)}/parent", value=None)
 
 

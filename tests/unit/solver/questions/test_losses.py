@@ -11,6 +11,7 @@ from models.errors import InvalidRequest
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import WhatIfLost, WhatNow
+from solver.network.topology import build_topology
 from solver.questions.ask import ask
 from solver.questions.losses import changes_of, what_is_gone
 from solver.questions.missing_links import are_missing
@@ -55,6 +56,21 @@ def test_what_is_named_twice_is_lost_once() -> None:
         forbidden = set(named.constraints.forbidden_places)
         assert sum(one.num_free_gpus for one in named.cluster.pools if one.place not in forbidden) == 16
     assert changes_of(request, [link, link]) == changes_of(request, [link])
+
+
+def test_what_is_no_building_keeps_its_uplink_without_its_last_link() -> None:
+    document = _request().model_dump(mode="json")
+    hardware = document["cluster"]
+    hardware["places"] = [{"id": "r", "level": "region"}, {"id": "b", "level": "building", "parent": "r"},
+                          {"id": "z", "level": "zone", "parent": "r"}, {"id": "w", "level": "building"}]  # fmt: skip
+    for pool, place in zip(hardware["pools"], "bz", strict=True):
+        pool["place"] = place
+    hardware["links"] = [{"id": "zw", "from_place": "z", "to_place": "w", "capacity_bytes_per_s": 1e11},
+                         {"id": "rw", "from_place": "r", "to_place": "w", "capacity_bytes_per_s": 1e11}]  # fmt: skip
+    before = PlanRequest.model_validate(document)
+    after = changed(before, changes_of(before, ["zw"]), "/lost")
+    assert build_topology(before.cluster).connected("b", "z")
+    assert build_topology(after.cluster).connected("b", "z")
 
 
 def test_nothing_passes_through_a_building_that_is_lost() -> None:

@@ -98,7 +98,10 @@ def test_a_framework_that_splits_evenly_gets_no_other_split(request_: PlanReques
 def test_one_type_of_gpu_has_one_way_to_share_out_layers() -> None:
     assert not np.any(enumerate_space(job(allowed={})).layer_split == BY_GPU_TYPE)
     alike = mixed("H100-SXM-80G", "H100-SXM-80G")
-    assert [one.code for one in validate(allowing(alike, "by_gpu_type"))] == ["nothing-allowed"]
+    (reason,) = validate(allowing(alike, "by_gpu_type"))
+    assert (reason.code, reason.pointer) == ("nothing-allowed", "/constraints/allowed/layer_split")
+    assert "GPU types that differ" in reason.detail
+    assert reason.remedies[0] == "set constraints.allowed.layer_split to null"
 
 
 def test_types_in_buildings_that_no_replica_may_leave_do_not_mix() -> None:
