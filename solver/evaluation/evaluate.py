@@ -280,9 +280,12 @@ def _without_hops(
     exchanges: Sequence[SeenExchange],
 ) -> PipelineProblem | None:
     """The problem of one replica but for its hops, the same over the same GPU types and fabrics: stages as they cost,
-    memory left for activations. None when a rank has no room for one micro-batch.
+    memory left for activations. None when a rank has no room for one micro-batch, or is busy with it beyond all plans.
     """
     ranks, backward = configuration.rank_of_stages, backward_of(context.request)
+    costs = [(stages[route.pools[rank]].cost, stage) for stage, rank in enumerate(ranks)]
+    if max(max(one.forward_s[at], one.input_grad_s[at], one.weight_grad_s[at]) for one, at in costs) > MOST_SECONDS:
+        return None
     budgets = [
         float(context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank])
         for rank, pool in enumerate(route.pools)
