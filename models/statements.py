@@ -48,7 +48,8 @@ class SpaceLimits:
         return (
             "Where the request leaves them open, the space has powers of two as tp, cp and ep, cp up to "
             f"{self.max_context_parallel}, usual pp up to {self.max_pipeline_ranks}, up to {self.max_chunks} chunks "
-            f"per rank and {self.max_micro_batch} sequences per micro-batch."
+            f"per rank and {self.max_micro_batch} sequences per micro-batch. Each stage has a layer; even ends have "
+            "the average share less their extra work."
         )
 
 
@@ -63,8 +64,8 @@ _COVERED = {
     "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "
     "that may reach the target over those used.",
     "least_cross_building_traffic": "The gap is that of the bytes between buildings; the bound is the iteration time "
-    "scaled by the fewest bytes that any configuration which may reach the target has to send: none if its GPUs fit "
-    "into one building, else the gradients or the stage messages over one boundary between two. More than two "
+    "scaled by the fewest bytes that any configuration which may reach the target sends: none if its GPUs fit "
+    "into one building, else gradients or stage messages over one boundary. More than two "
     "buildings, detours and links that are too thin for the target are not in it.",
 }
 PROVEN = {kind: f"{covered} {SPACE_LIMITS.statement()}" for kind, covered in _COVERED.items()}

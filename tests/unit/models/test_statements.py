@@ -24,6 +24,8 @@ def test_the_space_keeps_to_the_limits_that_the_proof_names() -> None:
     assert columns.vpp.max() <= SPACE_LIMITS.max_chunks
     assert columns.cp.max() <= SPACE_LIMITS.max_context_parallel
     assert columns.micro_batch.max() <= SPACE_LIMITS.max_micro_batch
+    num_layers = job(allowed={}).workload.architecture.num_layers
+    assert (columns.pp * columns.vpp).max() <= num_layers, "each stage has a layer"
 
 
 @pytest.mark.parametrize("kind", PROVEN)
