@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.base import MOST_SECONDS
 from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
@@ -220,18 +221,21 @@ def _parameters(options: list[PoolStages], num_configurations: int) -> tuple[Flo
 def _pipeline(
     context: Context, configuration: Configuration, priced: _Priced, costs: Costs
 ) -> tuple[PipelineProblem, BoolArray]:
-    """The pipeline on some of the types, every cost at its least, and which ranks have memory for one micro-batch."""
+    """The pipeline on some of the types, every cost at its least, and which ranks have memory for one micro-batch.
+
+    Costs beyond what a pipeline problem states count as the most that it does, which bounds them from below.
+    """
     num_stages, options = configuration.degrees.num_stages, [stages for _, stages in costs]
     stages = tuple(
         PipelineStage(
-            forward_s=min(float(one.cost.forward_s[s]) for one in options),
-            input_grad_s=min(float(one.cost.input_grad_s[s]) for one in options),
-            weight_grad_s=min(float(one.cost.weight_grad_s[s]) for one in options),
+            forward_s=min(MOST_SECONDS, *(float(one.cost.forward_s[s]) for one in options)),
+            input_grad_s=min(MOST_SECONDS, *(float(one.cost.input_grad_s[s]) for one in options)),
+            weight_grad_s=min(MOST_SECONDS, *(float(one.cost.weight_grad_s[s]) for one in options)),
             activation_bytes=min(float(one.cost.activation_bytes[s]) for one in options),
             weight_grad_context_bytes=min(
                 float(min(one.cost.weight_grad_context_bytes[s], one.cost.activation_bytes[s])) for one in options
             ),  # a fused backward keeps no context, and the bound has no use for more than the activation
-            gradient_sync_s=float(priced.exposed_s[s]),
+            gradient_sync_s=min(MOST_SECONDS, float(priced.exposed_s[s])),
         )
         for s in range(num_stages)
     )
