@@ -127,7 +127,9 @@ def wanted_plans(
     outcome: Annotated[
         OutcomeName | None, Query(description="Only plans whose search found this, so far; none: nothing yet.")
     ] = None,
-    model: Annotated[str, Query(max_length=120, description="Only plans of the architecture of this name.")] = "",
+    model: Annotated[
+        str, Query(max_length=120, pattern=PLAIN_TEXT, description="Only plans of the architecture of this name.")
+    ] = "",
     since: SinceQuery = None,
     sort: Annotated[SortName, Query(description="Order; a minus is the greatest first.")] = "-created_at",
 ) -> Wanted:

@@ -93,7 +93,7 @@ def test_the_next_page_asks_for_the_same(lists: TestClient) -> None:
 @pytest.mark.parametrize(
     "query",
     ["label=%3Dx", "label=a%0Ab", "outcome=good", "since=yesterday", "since=0.5", "since=-1", "sort=state",
-     "model=" + "x" * 121],
+     "model=" + "x" * 121, "model=a%00b"],
 )  # fmt: skip
 def test_a_filter_that_means_nothing_is_refused(lists: TestClient, query: str) -> None:
     answer = lists.get(f"/v1/plans?{query}")
