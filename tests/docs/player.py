@@ -4,7 +4,8 @@ A comment before a block tells what it is: `<!-- file: NAME -->`, `<!-- runs -->
 `<!-- says -->` for what the command before it wrote to standard error.
 
 Searches take all the time that a page gives them, minutes together. So a page is played in a hurry, every time limit a
-part of what is written, and among the slow tests as it is written: nothing that it says may hang on the time.
+part of what is written and its seconds counted work, so that a busy machine decides nothing, and among the slow tests
+as it is written: nothing that it says may hang on the time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from app import cli
+from app.settings import Settings, Solvers
+from tests.counted import BUSY_S, COUNTED
 
 HOWTOS = Path(__file__).resolve().parents[2] / "docs/howto"
 TIME_LIMIT = re.compile(r'("time_limit_s": |--time-limit )([0-9.]+)')
@@ -54,7 +57,7 @@ def play(name: str, folder: Path, capsys: pytest.CaptureFixture[str], time: floa
             assert said.errors.split() == content.split()
         else:
             for line in content.splitlines():
-                said = _run(line, capsys)
+                said = _run(line, capsys, None if time == AS_WRITTEN else _counting_work())
                 assert said.code == (0 if kind == "runs" else 2), said.errors
 
 
@@ -62,11 +65,16 @@ def _limited(content: str, time: float) -> str:
     return TIME_LIMIT.sub(lambda found: f"{found[1]}{float(found[2]) * time:g}", content)
 
 
-def _run(command: str, capsys: pytest.CaptureFixture[str]) -> Said:
+def _counting_work() -> Settings:
+    changes = {"solvers": Solvers(**COUNTED), "soft_grace_s": BUSY_S, "kill_grace_s": BUSY_S}
+    return Settings.from_environment().model_copy(update=changes)
+
+
+def _run(command: str, capsys: pytest.CaptureFixture[str], settings: Settings | None) -> Said:
     program, *arguments = shlex.split(command)
     assert program == "isthmus"
     try:
-        cli.main(arguments)
+        cli.main(arguments, settings)
     except SystemExit as leaving:
         return Said(int(leaving.code or 0), capsys.readouterr().err)
     raise AssertionError("a command always leaves with a code")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,9 @@ from tests.unit.app.http_client import Client
 
 ROOT = Path(__file__).parents[3]
 HOST = "127.0.0.1"
+LOOKS = 1500
+MOST_LOOKS = 20 * LOOKS
+WORK_S = 10.0  # of processor: a service starts in 2 s of it and plans an example in 5
 
 
 def free_port() -> int:
@@ -50,13 +53,30 @@ def program(role: str, port: int, database: str, worker_id: str, **changes: Any)
 
 
 def await_(condition: Any, what: str, *, pause_s: float = 0.02) -> Any:
-    """The value of a condition once it is true; fails after 1500 looks, half a minute with the usual pause."""
-    for _ in range(1500):
+    """The value of a condition once it is true.
+
+    Fails after 1500 looks, half a minute with the usual pause; on a busy machine only once the programs that were
+    started here have had `WORK_S` of processor, or after 20 times as many looks.
+    """
+    begun_s = _work_s()
+    for number in range(1, MOST_LOOKS + 1):
         value = condition()
         if value:
             return value
+        if number % LOOKS == 0 and _work_s() - begun_s >= WORK_S:
+            break
         time.sleep(pause_s)
     raise AssertionError(f"never {what}")
+
+
+def _work_s() -> float:
+    """Seconds of processor that the living programs below this one have had."""
+    spent_s = 0.0
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            spent_s += times.user + times.system
+    return spent_s
 
 
 def ready(client: Client) -> None:

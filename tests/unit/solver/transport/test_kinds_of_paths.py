@@ -56,7 +56,7 @@ def chain(**kinds: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def planned(request: PlanRequest) -> Plan:
-    outcome = plan(request)
+    outcome = plan(request, clock=lambda: 0.0)  # counted work alone ends it
     assert isinstance(outcome, Planned), outcome
     assert judge(request, outcome.plan).violations == ()
     return outcome.plan
