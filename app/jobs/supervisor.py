@@ -70,7 +70,8 @@ class Supervisor:
         beats.pop(self._holder, None)
         for holder in self._silence.look(beats):
             plan_ids = self._queue.take_over(holder, beats[holder])
-            LOG.warning("a worker is silent; its plans wait again", extra={"worker": holder, "plans": plan_ids})
+            if plan_ids is not None:
+                LOG.warning("a worker is silent; its plans wait again", extra={"worker": holder, "plans": plan_ids})
         if time.monotonic() - self._cleaned_at >= self._settings.dead_worker_s:
             self._cleaned_at = time.monotonic()
             self._clean()

@@ -126,12 +126,12 @@ class PlanQueue(Store):
             found.update({row[0]: row[1] for row in connection.execute(sa.select(WORKERS.c.id, WORKERS.c.beat))})
         return found
 
-    def take_over(self, holder: str | None, beat: int | None) -> list[str]:
-        """Take everything from a holder and forget it, unless it has shown a heartbeat since this one."""
+    def take_over(self, holder: str | None, beat: int | None) -> list[str] | None:
+        """Take everything from a holder and forget it; None, and nothing done, if it has shown a later heartbeat."""
         worker = WORKERS.c.id == holder
         with writing(self._engine) as connection:
             if connection.execute(sa.select(WORKERS.c.beat).where(worker).with_for_update()).scalar() != beat:
-                return []
+                return None
             connection.execute(sa.delete(WORKERS).where(worker))
             return self.take_from(connection, holder, why="its worker went silent")
 

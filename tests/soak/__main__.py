@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ SETTLE_S = 120.0
 def main() -> int:
     """Run one soak and print its result."""
     options = _options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its programs and its server end with it
     dice = random.Random(options.seed)
     _say(f"soak: seed {options.seed}, {options.kills} kills, at least {options.plans} plans, {options.database}")
     started = time.monotonic()

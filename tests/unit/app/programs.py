@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 HOST = "127.0.0.1"
 LOOKS = 1500
 MOST_LOOKS = 20 * LOOKS
-WORK_S = 10.0  # of processor: a service starts in 2 s of it and plans an example in 5
+WORK_S = 30.0  # of processor: a service starts in 3 s of it and plans an example in 5; 1500 answers take it up to 10
 
 
 def free_port() -> int:
