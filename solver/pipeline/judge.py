@@ -93,11 +93,10 @@ def check_links_exclusive(stated: Stated) -> Iterator[PipelineViolation]:
     shape = stated.shape
     taken: dict[int, list[int]] = {channel: [] for channel in range(shape.num_channels)}
     m = shape.num_microbatches
-    for stage in range(shape.num_stages - 1):
-        if shape.activation_channel_s[stage] >= 0:
-            first, back = shape.operation_id(0, stage, 0), shape.operation_id(1, stage + 1, 0)
-            taken[int(shape.activation_channel_s[stage])] += range(first, first + m)
-            taken[int(shape.gradient_channel_s[stage])] += range(back, back + m)
+    for kind, sender, _, _, channel in shape.messages():
+        if channel >= 0:
+            first = shape.operation_id(kind, sender, 0)
+            taken[channel] += range(first, first + m)
     for stage in np.flatnonzero((shape.sync_link_s >= 0) & (shape.sync_s > 0)).tolist():
         for direction in (0, 1):
             taken[2 * int(shape.sync_link_s[stage]) + direction].append(shape.num_operations + int(stage))
@@ -159,7 +158,7 @@ def check_precedence(stated: Stated) -> Iterator[PipelineViolation]:
     start, end = stated.start.reshape(shaped), stated.end.reshape(shaped)
     sent = stated.message_start[: shape.num_operations].reshape(shaped)
     left = stated.message_end[: shape.num_operations].reshape(shaped)
-    for kind, sender, receiver, hop in _ways(shape.num_stages):
+    for kind, sender, receiver, hop, _ in shape.messages():
         has_message = ~np.isnan(sent[kind, sender])
         early = has_message & (sent[kind, sender] < end[kind, sender] - stated.slack_s)
         yield from _late(stated, early, kind, sender, "is sent before it exists")
@@ -172,12 +171,6 @@ def check_precedence(stated: Stated) -> Iterator[PipelineViolation]:
         for stage in range(shape.num_stages):
             late = start[2, stage] < end[1, stage] - stated.slack_s
             yield from _late(stated, late, 2, stage, "starts before its input gradient has ended")
-
-
-def _ways(num_stages: int) -> Iterator[tuple[int, int, int, int]]:
-    for stage in range(num_stages - 1):
-        yield 0, stage, stage + 1, stage
-        yield 1, stage + 1, stage, stage
 
 
 def _late(

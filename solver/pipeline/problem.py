@@ -5,9 +5,12 @@ a message has the id of the operation that produces it, the gradient exchange of
 channel = 2 * link + direction (0 up, towards the higher rank; 1 down).
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +51,41 @@ class PipelineShape:
     link_names: tuple[str, ...]
     blocking: bool = False
 
+    @classmethod
+    def without_links(
+        cls,
+        num_microbatches: int,
+        rank_of_s: Ints,
+        duration_ks: Floats,
+        latency_s: Floats,
+        sync_s: Floats,
+        *,
+        activation_s: Floats,
+        context_s: Floats,
+        budget_r: Floats,
+    ) -> PipelineShape:
+        """A pipeline whose messages have a latency alone, and whose exchanges share nothing (seconds and bytes)."""
+        num_kinds, num_stages = duration_ks.shape
+        none = np.full(num_stages, NO_CHANNEL, dtype=np.int64)
+        return cls(
+            num_microbatches=num_microbatches,
+            num_stages=num_stages,
+            num_ranks=len(budget_r),
+            num_kinds=num_kinds,
+            rank_of_s=rank_of_s,
+            duration_ks=duration_ks,
+            latency_s=latency_s,
+            transfer_s=np.zeros(num_stages),
+            activation_channel_s=none,
+            gradient_channel_s=none,
+            activation_s=activation_s,
+            context_s=context_s,
+            budget_r=budget_r,
+            sync_s=sync_s,
+            sync_link_s=none,
+            link_names=(),
+        )
+
     @property
     def num_operations(self) -> int:
         """Compute operations; message ids of gradient exchanges follow."""
@@ -64,6 +102,13 @@ class PipelineShape:
         same = self.rank_of_s[:, None] == self.rank_of_s
         before: Ints = np.tril(same, -1).sum(axis=1).astype(np.int64)
         return before
+
+    def messages(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Kind and stage of what sends, stage that receives, hop and channel: of activations and gradients, by hop."""
+        channels = zip(self.activation_channel_s.tolist(), self.gradient_channel_s.tolist(), strict=True)
+        for hop, (there, back) in enumerate(islice(channels, self.num_stages - 1)):
+            yield FORWARD, hop, hop + 1, hop, there
+            yield BACKWARD, hop + 1, hop, hop, back
 
     def operation_id(self, kind: int, stage: int, microbatch: int) -> int:
         """Id of one operation."""

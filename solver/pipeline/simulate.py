@@ -14,8 +14,6 @@ import numpy as np
 
 from models.schedule import PipelineProblem
 from solver.pipeline.problem import (
-    BACKWARD,
-    FORWARD,
     KNOWN_SHAPES,
     Floats,
     Ints,
@@ -134,11 +132,9 @@ def peak_memory_bytes(shape: PipelineShape, operations: Ints) -> float:
 def channel_streams(shape: PipelineShape) -> tuple[tuple[Stream, ...], ...]:
     """Per channel: first message and number of all of one hop and kind, or of one gradient exchange."""
     streams: list[list[Stream]] = [[] for _ in range(shape.num_channels)]
-    activations, gradients = shape.activation_channel_s.tolist(), shape.gradient_channel_s.tolist()
-    for stage in range(shape.num_stages - 1):
-        if activations[stage] >= 0:
-            streams[activations[stage]].append((shape.operation_id(FORWARD, stage, 0), shape.num_microbatches))
-            streams[gradients[stage]].append((shape.operation_id(BACKWARD, stage + 1, 0), shape.num_microbatches))
+    for kind, sender, _, _, channel in shape.messages():
+        if channel >= 0:
+            streams[channel].append((shape.operation_id(kind, sender, 0), shape.num_microbatches))
     for stage, link in enumerate(shape.sync_link_s.tolist()):
         if link >= 0:
             for channel in (2 * link, 2 * link + 1):

@@ -116,10 +116,7 @@ def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_m
 
 def _messages(model: cp_model.CpModel, shape: PipelineShape, last_end: int) -> dict[Key, cp_model.IntVar]:
     messages = {}
-    for s in range(shape.num_stages - 1):
-        if shape.activation_channel_s[s] < 0:
-            continue
-        for k, sender in ((0, s), (1, s + 1)):
-            for j in range(shape.num_microbatches):
-                messages[k, sender, j] = model.new_int_var(0, last_end, f"msg{'FB'[k]}{sender}_{j}")
+    for k, sender, _, _, channel in shape.messages():
+        for j in range(shape.num_microbatches if channel >= 0 else 0):
+            messages[k, sender, j] = model.new_int_var(0, last_end, f"msg{'FB'[k]}{sender}_{j}")
     return messages

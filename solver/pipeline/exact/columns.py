@@ -85,17 +85,11 @@ def shared_channels(shape: PipelineShape) -> list[list[Stream]]:
     """The hops of every link and direction, where there are several: one alone is in order already."""
     m, n = shape.num_microbatches, shape.num_operations
     channels: dict[int, list[Stream]] = {}
-    for s in range(shape.num_stages - 1):
-        if shape.activation_channel_s[s] >= 0:
-            ticks = int(shape.transfer_s[s])
-            for kind, sender, channel in _ways(shape, s):
-                channels.setdefault(channel, []).append((n + shape.operation_id(kind, sender, 0), m, ticks))
+    for kind, sender, _, hop, channel in shape.messages():
+        if channel >= 0:
+            first = n + shape.operation_id(kind, sender, 0)
+            channels.setdefault(channel, []).append((first, m, int(shape.transfer_s[hop])))
     return [one for one in channels.values() if len(one) > 1]
-
-
-def _ways(shape: PipelineShape, hop: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Kind, sending stage and channel of the activation and of the gradient."""
-    return (0, hop, int(shape.activation_channel_s[hop])), (1, hop + 1, int(shape.gradient_channel_s[hop]))
 
 
 def _machines_of(shape: PipelineShape, streams: list[list[Stream]]) -> Machines:
@@ -193,16 +187,16 @@ def _waits(shape: PipelineShape) -> Iterator[Wait]:
                 if before >= 0:
                     release = shape.operation_id(kind, freed, before)
                     yield release, shape.operation_id(0, s, j), ticks[kind][freed]
-        for hop in range(last):
-            yield from _hop(shape, hop, j)
+        yield from _messages(shape, j)
 
 
-def _hop(shape: PipelineShape, hop: int, microbatch: int) -> Iterator[Wait]:
-    n, m = shape.num_operations, shape.num_microbatches
-    latency, transfer = int(shape.latency_s[hop]), int(shape.transfer_s[hop])
-    for kind, sender, channel in _ways(shape, hop):
-        job = shape.operation_id(kind, sender, microbatch)
-        receiver, ticks = job + m * (1 - 2 * kind), int(shape.duration_ks[kind, sender])
+def _messages(shape: PipelineShape, microbatch: int) -> Iterator[Wait]:
+    """Of a micro-batch: every message goes after what sends it, and what receives it starts after its arrival."""
+    n = shape.num_operations
+    for kind, sender, to_stage, hop, channel in shape.messages():
+        latency, transfer = int(shape.latency_s[hop]), int(shape.transfer_s[hop])
+        job, receiver = (shape.operation_id(kind, stage, microbatch) for stage in (sender, to_stage))
+        ticks = int(shape.duration_ks[kind, sender])
         if channel < 0:
             yield job, receiver, ticks + latency
             continue

@@ -166,27 +166,19 @@ def _data(shape: PipelineShape, of_message: Ints, messages: Ints, size: int) -> 
     def base(kind: int, stage: int) -> Ints:
         return np.asarray(shape.operation_id(kind, stage, 0) + j, dtype=np.int64)
 
-    for s in range(shape.num_stages):
-        if s > 0:
-            _hop(pred, lag, of_message, base(0, s - 1), base(0, s), latency_s=float(shape.latency_s[s - 1]))
-        if s < last:
-            _hop(pred, lag, of_message, base(1, s + 1), base(1, s), latency_s=float(shape.latency_s[s]))
-        else:
-            pred[base(1, s)] = base(0, s)
-        if shape.num_kinds == 3:
-            pred[base(2, s)] = base(1, s)
+    pred[base(1, last)] = base(0, last)
+    for kind, sender, receiver, hop, _ in shape.messages():
+        through = of_message[base(kind, sender)]
+        pred[base(kind, receiver)] = np.where(through >= 0, through, base(kind, sender))
+        lag[base(kind, receiver)] = float(shape.latency_s[hop])
+    for stage in range(shape.num_stages if shape.num_kinds == 3 else 0):
+        pred[base(2, stage)] = base(1, stage)
     for message in messages.tolist():
         is_exchange = message >= n
         pred[of_message[message]] = (
             shape.operation_id(shape.num_kinds - 1, message - n, m - 1) if is_exchange else message
         )
     return pred, lag
-
-
-def _hop(pred: Ints, lag: Floats, of_message: Ints, sender: Ints, receiver: Ints, *, latency_s: float) -> None:
-    through = of_message[sender]
-    pred[receiver] = np.where(through >= 0, through, sender)
-    lag[receiver] = latency_s
 
 
 def _followers(pred: Ints) -> tuple[Ints, Ints]:

@@ -15,9 +15,8 @@ def add_data(model: cp_model.CpModel, instance: Instance, v: Vars) -> None:
     last = shape.num_stages - 1
     for j in range(shape.num_microbatches):
         model.add(v.start_ksj[1, last, j] >= v.start_ksj[0, last, j] + instance.duration(0, last))
-        for s in range(last):
-            _hop(model, instance, v, (0, s, j), (0, s + 1, j), hop=s)
-            _hop(model, instance, v, (1, s + 1, j), (1, s, j), hop=s)
+        for kind, sender, receiver, hop, _ in shape.messages():
+            _hop(model, instance, v, (kind, sender, j), (kind, receiver, j), hop=hop)
         if shape.num_kinds == 3:
             for s in range(shape.num_stages):
                 model.add(v.start_ksj[2, s, j] >= v.start_ksj[1, s, j] + instance.duration(1, s))

@@ -19,17 +19,16 @@ def add_links(model: cp_model.CpModel, instance: Instance, v: Vars) -> None:
     """
     shape = instance.shape
     streams: dict[int, list[list[cp_model.IntervalVar]]] = {}
-    for s in range(shape.num_stages - 1):
-        if shape.activation_channel_s[s] < 0:
+    for k, sender, _, hop, channel in shape.messages():
+        if channel < 0:
             continue
-        for k, sender, channel in ((0, s, shape.activation_channel_s[s]), (1, s + 1, shape.gradient_channel_s[s])):
-            stream = [
-                model.new_fixed_size_interval_var(
-                    v.message_ksj[k, sender, j], int(shape.transfer_s[s]), f"link{channel}_{k}_{sender}_{j}"
-                )
-                for j in range(shape.num_microbatches)
-            ]
-            streams.setdefault(int(channel), []).append(stream)
+        stream = [
+            model.new_fixed_size_interval_var(
+                v.message_ksj[k, sender, j], int(shape.transfer_s[hop]), f"link{channel}_{k}_{sender}_{j}"
+            )
+            for j in range(shape.num_microbatches)
+        ]
+        streams.setdefault(channel, []).append(stream)
     for s, start in v.exchange_s.items():
         if shape.sync_link_s[s] >= 0:
             taken = model.new_fixed_size_interval_var(start, int(shape.sync_s[s]), f"link_sync{s}")
