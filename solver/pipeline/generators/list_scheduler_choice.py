@@ -91,10 +91,10 @@ def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, p
         return forward if _forward_first(state, rank, policy) else backward
     if backward >= 0:
         wait_s = policy.forward_wait * _duration(columns, backward)
-        return IDLE if _arrives_soon(columns, state, rank, 0, now, wait_s) else backward
+        return IDLE if _arrives_soon(columns, state, rank, 0, (now, wait_s), np.inf) else backward
     if forward >= 0:
         wait_s = policy.backward_wait * _duration(columns, forward)
-        return IDLE if _arrives_soon(columns, state, rank, 1, now, wait_s) else forward
+        return IDLE if _arrives_soon(columns, state, rank, 1, (now, wait_s), np.inf) else forward
     if weight >= 0:
         return _weight_or_wait(columns, state, rank, now, weight, policy)
     return IDLE
@@ -143,11 +143,13 @@ def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, 
             guide = state.guide[operation] + (policy.weight_share if kind == 2 else 0.0)
             if guide < best_guide:
                 best, best_guide = operation, guide
-    if best == IDLE or not _earlier_arrives(
-        columns, state, rank, best_guide, now, policy.backward_wait * _duration(columns, best)
-    ):
-        return best
-    return IDLE
+    if best == IDLE:
+        return IDLE
+    wait_s = policy.backward_wait * _duration(columns, best)
+    for kind in range(2):
+        if _arrives_soon(columns, state, rank, kind, (now, wait_s), best_guide):
+            return IDLE
+    return best
 
 
 @inlined
@@ -159,24 +161,6 @@ def _next_forward(columns: ShapeColumns, state: DispatchState, rank: int) -> int
         if operation != IDLE and state.guide[operation] < best_guide:
             best, best_guide = operation, state.guide[operation]
     return int(best)
-
-
-@inlined
-def _earlier_arrives(
-    columns: ShapeColumns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
-) -> bool:
-    """An F or B of less guide is known to arrive after now but before now + within_s."""
-    if within_s <= 0:
-        return False
-    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
-        stage = state.stage_flat[at]
-        for kind in range(2):
-            operation = next_operation(columns, state, kind, stage)
-            if operation == IDLE or not now < state.arrival[operation] < now + within_s:
-                continue
-            if state.guide[operation] < guide and (kind == 1 or _fits(columns, state, rank, stage)):
-                return True
-    return False
 
 
 @inlined
@@ -202,8 +186,9 @@ def _weight_or_wait(
     if _forward_blocked(columns, state, rank, now):
         return weight
     share_s = policy.weight_share * _duration(columns, weight)
-    if _arrives_soon(columns, state, rank, 1, now, share_s) or _arrives_soon(columns, state, rank, 0, now, share_s):
-        return IDLE
+    for kind in range(2):
+        if _arrives_soon(columns, state, rank, kind, (now, share_s), np.inf):
+            return IDLE
     return weight
 
 
@@ -264,15 +249,21 @@ def _forward_blocked(columns: ShapeColumns, state: DispatchState, rank: int, now
 
 @inlined
 def _arrives_soon(
-    columns: ShapeColumns, state: DispatchState, rank: int, kind: int, now: float, within_s: float
+    columns: ShapeColumns, state: DispatchState, rank: int, kind: int, times: tuple[float, float], guide: float
 ) -> bool:
-    """An operation of this kind is known to arrive after now but before now + within_s."""
+    """An operation of this kind is known to arrive after now, but within so long, and has less guide, if not any has.
+
+    `times` are now and how long (seconds).
+    """
+    now, within_s = times
     if within_s <= 0:
         return False
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
         operation = next_operation(columns, state, kind, stage)
         if operation == IDLE or not now < state.arrival[operation] < now + within_s:
+            continue
+        if guide < np.inf and state.guide[operation] >= guide:
             continue
         if kind == 1 or _fits(columns, state, rank, stage):
             return True
