@@ -260,15 +260,8 @@ def _way(plain: PipelineProblem, delays: tuple[HopDelay, ...], stagger_s: float 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:
     """Stage costs of every pool in use; pools of one GPU type and fabric share them."""
-    shared: dict[object, PoolStages] = {}
-    found: dict[int, PoolStages] = {}
-    for index in sorted({pool for route in routes for pool in route.pools}):
-        pool = context.pools[index]
-        key = (pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host)
-        if key not in shared:
-            shared[key] = pool_stages(context, pool, configuration)
-        found[index] = shared[key]
-    return found
+    used = sorted({pool for route in routes for pool in route.pools})
+    return {pool: pool_stages(context, context.pools[pool], configuration) for pool in used}
 
 
 def _without_hops(
