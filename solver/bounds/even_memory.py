@@ -8,7 +8,7 @@ import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_cost, least_of, rank_cost
 from solver.cost.stage import StageCost
 
 
@@ -56,15 +56,13 @@ def ranks_in_memory(prices: list[StageCosts], shares: Shares) -> IntArray:
     light = np.minimum(shares.inner_ranks()[0], shares.num_layers)
     num_dense, num_moe = kinds(context, shares.split.first, shares.num_layers)
     mixes = [np.maximum(light - num_moe, 0), np.minimum(light, num_dense)]
-    held = [price.of(dense, light - dense) for dense in mixes]
-    parameters, experts, activation = (
-        np.minimum.reduce([getattr(one, name) for one in held])
-        for name in ("parameters", "expert_parameters", "activation_bytes")
-    )
+    held = least_cost([price.of(dense, light - dense) for dense in mixes])
+    both = held.parameters, held.expert_parameters
     capacity = np.maximum.reduce(
-        [context.memory_limit_bytes(one.gpu_class.gpu) - one.static_bytes(parameters, experts) for one in prices]
+        [context.memory_limit_bytes(one.gpu_class.gpu) - one.static_bytes(*both) for one in prices]
     )
-    return np.asarray(most + np.where(_fits_in(capacity, activation, prices), np.maximum(columns.pp - 2, 0), 0))
+    fits = _fits_in(capacity, held.activation_bytes, prices)
+    return np.asarray(most + np.where(fits, np.maximum(columns.pp - 2, 0), 0))
 
 
 def _fits_in(capacity: FloatArray, activation: FloatArray, prices: list[StageCosts]) -> BoolArray:
@@ -90,9 +88,5 @@ def ends_of(price: StageCosts, shares: Shares) -> list[tuple[IntArray, StageCost
 
 def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
     """Model state, buffers and framework of a rank."""
-    columns = price.columns
-    stages = columns.pp * columns.vpp
-    ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
-    for chunk in range(1, int(columns.vpp.max(initial=1))):
-        ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
-    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=ends_here)
+    has_logits = np.where(rank == shares.last_rank, 1.0, 0.0)
+    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=has_logits)

@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.arrays import BoolArray
+from solver.bounds.bounded import ROUNDING
 from solver.compiled import compiled, inlined, uncounted
+from solver.pipeline.bounds import SAFETY
+from solver.pipeline.problem import Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
-SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
-ROUNDING = 1e-9  # relative: what sums of bytes may be off
 TINY = 1e-30  # bytes of what takes none, so that it comes first per byte
 FORWARD, INPUT_GRAD, WEIGHT_GRAD, ACTIVATION, CONTEXT = range(5)  # costs of a part and of a stage
 BEFORE, BACK, ON, HOME, NUM_ROWS = range(5, 10)  # ways of a stage: see `_lay_out`
@@ -39,8 +36,8 @@ class PipelineRows(NamedTuple):
     num_microbatches: Ints
     pp: Ints
     vpp: Ints
-    folded: Flags
-    looped: Flags
+    folded: BoolArray
+    looped: BoolArray
     first: Ints
     middle: Ints
     num_more: Ints

@@ -19,8 +19,6 @@ from solver.bounds.stage_partition_kernel import (
     NUM_SUMS,
     WAY,
     WAY_BEHIND,
-    Floats,
-    Ints,
     PartitionProblem,
     PartitionStates,
     into_s,
@@ -29,6 +27,7 @@ from solver.bounds.stage_partition_kernel import (
     row,
 )
 from solver.compiled import compiled, inlined, uncounted
+from solver.pipeline.problem import Floats, Ints
 
 MOST_STEPS = 4_000_000  # of the search for partitions: less than a hundred milliseconds
 

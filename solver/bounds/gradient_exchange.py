@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among
+from solver.configurations.pricing import Shares, StageCosts, least_cost, moe_among
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
@@ -64,8 +64,8 @@ class GradientExchange:
             everything = group_parameters(parameters, experts, columns)
             return crossing_bytes(everything, columns, num_places, job)
 
-        all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
-        whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
+        model = price.whole
+        whole = sent(model.parameters, model.expert_parameters)
         smallest = sent(*least_parameters(price, shares))
         if isinstance(ranks, UnknownShares):
             usual = sent(ranks.usual.parameters, ranks.usual.expert_parameters)
@@ -192,8 +192,8 @@ def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, Stage
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
     """Dense and expert parameters on one GPU of the stage with the fewest layers."""
-    one, other = smallest_stages(price, shares)
-    return np.minimum(one.parameters, other.parameters), np.minimum(one.expert_parameters, other.expert_parameters)
+    least = least_cost(smallest_stages(price, shares))
+    return least.parameters, least.expert_parameters
 
 
 def _lightest_between(price: StageCosts, shares: Shares) -> Iterator[StageCost]:

@@ -15,8 +15,7 @@ from solver.arrays import FloatArray
 from solver.bounds.layer_windows import EVERY_END, Ends, Windows
 from solver.bounds.spread_exchange import ExchangeBound, span_places
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.enumerate import num_places
-from solver.configurations.pricing import PartCosts, StageCosts, kinds, least_of, parts_of_each
+from solver.configurations.pricing import StageCosts, least_cost, least_of, parts_of_each
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, joined
 from solver.cost.stage import StageCost
@@ -90,7 +89,7 @@ class Kind:
     @cached_property
     def layer(self) -> StageCost:
         """A usual layer at its least."""
-        return usual_layer(self.least.parts, self.context)
+        return self.least.usual_layer
 
     def least_of(self, windows: Windows) -> StageCost:
         """So many layers, among which so many may be usual, each cost at its least."""
@@ -99,9 +98,7 @@ class Kind:
         for usual in (windows.fewest, windows.most):
             counts = (windows.layers - usual, usual) if has_moe else (usual, windows.layers - usual)
             found.append(self.least.of(*counts))
-        one, other = found
-        costs = {f.name: np.minimum(getattr(one, f.name), getattr(other, f.name)) for f in fields(StageCost)}
-        return StageCost(**costs)
+        return least_cost(found)
 
     @property
     def layer_both_s(self) -> float:
@@ -122,18 +119,14 @@ class Kind:
     @cached_property
     def worth(self) -> tuple[float, float]:
         """Whole layers that the embedding and the logits take as long as, on any fabric."""
-        num_layers = self.context.job.num_layers
-        worth = [0.0, 0.0]
-        for number, ends in enumerate(((True, False), (False, True))):
-            for price, cost in zip(self.prices, self.ends[ends], strict=True):
-                layer_s = price.of(*kinds(self.context, 0, num_layers)).total_s / num_layers
-                worth[number] = max(worth[number], float(np.floor(cost.total_s / layer_s).max()))
-        return worth[0], worth[1]
+        of_each = zip(*(price.end_extras() for price in self.prices), strict=True)
+        first, last = (max(float(np.floor(one).max()) for one in same) for same in of_each)
+        return first, last
 
     @cached_property
     def other(self) -> StageCost:
         """A layer of the other kind at its least; it costs nothing where the model has none."""
-        return other_layer(self.least.parts, self.context)
+        return self.least.other_layer
 
     @cached_property
     def known_chunks(self) -> dict[tuple[bytes, bytes], ChunkCosts]:
@@ -168,9 +161,9 @@ class ChunkCosts:
     known_exchanges: dict[Ends, FloatArray] = field(default_factory=dict)
 
     @cached_property
-    def forward_s(self) -> FloatArray:
-        """Least forward of so many consecutive layers."""
-        return self._least_of_chunk(self.kind.layer.forward_s, self.kind.other.forward_s)
+    def cost(self) -> StageCost:
+        """Every cost of so many consecutive layers at its least, each by itself."""
+        return self.kind.least_of(self.windows)
 
     @cached_property
     def both_s(self) -> FloatArray:
@@ -179,25 +172,10 @@ class ChunkCosts:
         return self._least_of_chunk(layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s)
 
     @cached_property
-    def input_grad_s(self) -> FloatArray:
-        """Least input gradient of so many consecutive layers."""
-        return self._least_of_chunk(self.kind.layer.input_grad_s, self.kind.other.input_grad_s)
-
-    @cached_property
-    def weight_grad_s(self) -> FloatArray:
-        """Least weight gradient of so many consecutive layers."""
-        return self._least_of_chunk(self.kind.layer.weight_grad_s, self.kind.other.weight_grad_s)
-
-    @cached_property
     def backward_s(self) -> FloatArray:
         """Least input and weight gradient of so many consecutive layers."""
         layer, other = self.kind.layer, self.kind.other
         return self._least_of_chunk(layer.input_grad_s + layer.weight_grad_s, other.input_grad_s + other.weight_grad_s)
-
-    @cached_property
-    def activation_bytes(self) -> FloatArray:
-        """Least activation of so many consecutive layers."""
-        return self._least_of_chunk(self.kind.layer.activation_bytes, self.kind.other.activation_bytes)
 
     def _least_of_chunk(self, usual: FloatArray, other: FloatArray) -> FloatArray:
         """Least sum over so many consecutive layers."""
@@ -210,11 +188,9 @@ class ChunkCosts:
         return self.known_exchanges[ends]
 
     def _exchange_s(self, ends: Ends) -> FloatArray:
-        context, found = self.kind.context, []
+        found = []
         for one in self.kind.costs:
-            usual = usual_layer(one.price.parts, context)
-            other = other_layer(one.price.parts, context)
-            more = _ends(one.price, ends)
+            usual, other, more = one.price.usual_layer, one.price.other_layer, _ends(one.price, ends)
             dense = self._least_of_chunk(usual.parameters, other.parameters) + more.parameters
             experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters) + more.expert_parameters
             found.append(stage_exchange_s(self.kind, one, dense, experts))
@@ -225,8 +201,7 @@ class ChunkCosts:
 def inside_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
     """Least exchange inside a place of so many parameters, a column each, on one of the types and fabrics of a kind."""
     fabric = costs.price.gpu_class.fabric
-    places = num_places([pool for pool in kind.context.pools if pool.gpu.name in kind.names])
-    return least_exchange_s(kind.context, costs.columns, fabric, dense=dense, experts=experts, num_places=places)
+    return least_exchange_s(kind.context, costs.columns, fabric, dense=dense, experts=experts, names=kind.names)
 
 
 def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
@@ -258,13 +233,3 @@ def _least_row(cost: StageCost) -> StageCost:
 
 def _ends(price: StageCosts, ends: Ends) -> StageCost:
     return price.of(0, 0, embedding=float(ends[0]), logits=float(ends[1]))
-
-
-def usual_layer(parts: PartCosts, context: Context) -> StageCost:
-    """A layer of the kind that counts as one layer, MoE where there are any."""
-    return parts[1 if context.job.num_moe_layers else 0]
-
-
-def other_layer(parts: PartCosts, context: Context) -> StageCost:
-    """A layer of the other kind; it costs nothing where the model has none."""
-    return parts[0 if context.job.num_moe_layers else 1]

@@ -13,9 +13,7 @@ import numpy as np
 from solver.arrays import FloatArray
 from solver.bounds.synchronisation import affine_exchange
 from solver.bounds.type_ranks import RankTime, Types
-from solver.configurations.enumerate import Space
 from solver.configurations.pricing import StageCosts
-from solver.cost.columns import Columns
 from solver.cost.stage import StageCost
 
 
@@ -28,7 +26,6 @@ class RankExchanges:
     """
 
     types: Types
-    columns: Columns
     place: int
     usual: RankTime
     least_start_s: FloatArray
@@ -36,17 +33,17 @@ class RankExchanges:
     worth: Sequence[FloatArray]
 
     @classmethod
-    def of(cls, types: Types, space: Space, place: int) -> RankExchanges:
+    def of(cls, types: Types, place: int) -> RankExchanges:
         """Of the ranks on the type at a place."""
         own, share = types.by_fabric[place], types.context.stack.data_parallel_overlap.value
-        of_kinds = [_exchange(own, layers) for layers in zip(*map(types.layers, own), strict=True)]
-        beside_s = share * np.maximum.reduce([types.layer(one).total_s for one in own])
+        of_kinds = [_exchange(own, layers) for layers in zip(*map(StageCosts.layer_of_each_kind, own), strict=True)]
+        beside_s = share * np.maximum.reduce([one.usual_layer.total_s for one in own])
         least_start_s = np.minimum.reduce([one.start_s for one in of_kinds])
-        return cls(types, space.columns, place, of_kinds[0], least_start_s, beside_s, _most_worth(types, own))
+        return cls(types, place, of_kinds[0], least_start_s, beside_s, _most_worth(own))
 
     def times(self) -> list[RankTime]:
         """Ranks up to the end of one stage's exchange, and up to the end of those of all their stages."""
-        layer, m, v = self.types.layer(self.types.prices[self.place]), self.num_microbatches, self.num_chunks
+        layer, m, v = self.types.prices[self.place].usual_layer, self.num_microbatches, self.num_chunks
         uncovered_s = self._uncovered_s(lambda cost: cost.total_s)
         gradient_s = m * (layer.total_s - layer.forward_s) - self.beside_s
         all_start_s = self.usual.start_s + (v - 1.0) * self.least_start_s - uncovered_s
@@ -73,7 +70,7 @@ class RankExchanges:
         start_s = self.least_start_s + _exchange(own, embedding).per_layer_s
         start_s = start_s + np.minimum.reduce([one.weight_grad_s - share * one.total_s for one in embedding])
         each = []
-        for layers in zip(*map(types.layers, own), strict=True):
+        for layers in zip(*map(StageCosts.layer_of_each_kind, own), strict=True):
             beside_s = np.maximum.reduce([share * one.total_s - one.weight_grad_s for one in layers])
             each.append(_exchange(own, layers).per_layer_s - beside_s)
         each_s = np.minimum.reduce(each)
@@ -82,12 +79,12 @@ class RankExchanges:
     @property
     def num_microbatches(self) -> FloatArray:
         """Of every configuration."""
-        return self.columns.num_microbatches.astype(np.float64)
+        return self.types.space.columns.num_microbatches.astype(np.float64)
 
     @property
     def num_chunks(self) -> FloatArray:
         """Stages of a rank of every configuration."""
-        return self.columns.vpp.astype(np.float64)
+        return self.types.space.columns.vpp.astype(np.float64)
 
     def _with_stage(self, time: RankTime, each_s: FloatArray) -> list[RankTime]:
         """With a stage whose usual layers add so much each, or take it off: as few or as many as it may have.
@@ -96,7 +93,7 @@ class RankExchanges:
         worth.
         """
         v, others = self.num_chunks, self.types.num_others
-        at_least = self.types.least_usual(np.ones_like(self.columns.vpp))
+        at_least = self.types.least_usual(np.ones_like(self.types.space.columns.vpp))
         more_s, less_s = np.maximum(each_s, 0.0), np.minimum(each_s, 0.0)
         beyond = np.where(v > 1, sum(self.worth) + others + v - 1.0, 0.0) / v
         per_layer_s, start_s = time.per_layer_s + less_s / v, time.start_s + less_s * beyond
@@ -112,7 +109,7 @@ class RankExchanges:
         beside_s = [price.of(0, 0, embedding=1.0, logits=1.0).total_s for price in own]
         own_s = [work(price.of(0, 0, embedding=1.0, logits=1.0)) for price in own]
         if types.num_others:
-            others = [types.layer(price, usual=False) for price in own]
+            others = [price.other_layer for price in own]
             beside_s = [s + types.num_others * one.total_s for s, one in zip(beside_s, others, strict=True)]
             own_s = [s + types.num_others * work(one) for s, one in zip(own_s, others, strict=True)]
         share = types.context.stack.data_parallel_overlap.value
@@ -129,15 +126,7 @@ def _exchange(prices: Sequence[StageCosts], layers: Sequence[StageCost]) -> Rank
     return RankTime(dense[1] + experts[1], dense[0] + experts[0])
 
 
-def _most_worth(types: Types, prices: Sequence[StageCosts]) -> list[FloatArray]:
+def _most_worth(prices: Sequence[StageCosts]) -> list[FloatArray]:
     """Whole layers that the embedding and the logits take as long as, on any fabric."""
-    layers = [types.layer(price).total_s for price in prices]
-    ends = ({"embedding": 1.0}, {"logits": 1.0})
-    return [
-        np.floor(
-            np.maximum.reduce(
-                [price.of(0, 0, **end).total_s / each for price, each in zip(prices, layers, strict=True)]
-            )
-        )
-        for end in ends
-    ]
+    worth = zip(*(price.ends_in_usual_layers() for price in prices), strict=True)
+    return [np.floor(np.maximum.reduce(one)) for one in worth]

@@ -16,8 +16,7 @@ from solver.bounds.layer_exchanges import RankExchanges
 from solver.bounds.least_hops import between_types_s, least_hops_s
 from solver.bounds.lightest import both
 from solver.bounds.type_ranks import RankTime, Types
-from solver.configurations.enumerate import V_FAMILY, Space
-from solver.configurations.pricing import least_of
+from solver.configurations.enumerate import V_FAMILY
 from solver.cost.stage import StageCost
 
 LeastPass = Callable[[FloatArray, FloatArray], FloatArray]
@@ -45,25 +44,25 @@ class LayerLimits:
     home_s: FloatArray
 
     @classmethod
-    def of_work(cls, types: Types, space: Space) -> LayerLimits:
+    def of_work(cls, types: Types) -> LayerLimits:
         """Work alone: whatever the memory, without exchanges."""
-        m, layer_s = space.columns.num_microbatches, types.layer_s
-        lightest_s = [np.minimum.reduce([one.total_s for one in types.layers(price)]) for price in types.prices]
-        usual = types.least_usual(space.columns.vpp)
-        least_s = usual * layer_s + (space.columns.vpp - usual) * np.stack(lightest_s)
-        zero, forward_s = np.zeros_like(layer_s), np.stack([types.layer(price).forward_s for price in types.prices])
+        m, layer_s = types.space.columns.num_microbatches, types.layer_s
+        lightest_s = [np.minimum.reduce([one.total_s for one in price.layer_of_each_kind()]) for price in types.prices]
+        usual = types.least_usual(types.space.columns.vpp)
+        least_s = usual * layer_s + (types.space.columns.vpp - usual) * np.stack(lightest_s)
+        zero, forward_s = np.zeros_like(layer_s), np.stack([price.usual_layer.forward_s for price in types.prices])
         late = RankTime(m * (layer_s - forward_s), zero)
         in_memory, work = np.full_like(layer_s, np.inf), RankTime(m * layer_s, zero)
-        ends, between = _ends(types, space), _between(types, space)
+        ends, between = _ends(types), _between(types)
         return cls(work, ends, between, (), (late,), in_memory, m * least_s, _first_weights_s(types))
 
     @classmethod
-    def of(cls, types: Types, space: Space) -> LayerLimits:
+    def of(cls, types: Types) -> LayerLimits:
         """Work, memory and exchanges."""
-        alone = cls.of_work(types, space)
-        in_memory, full = _memory_limits(types, space)
+        alone = cls.of_work(types)
+        in_memory, full = _memory_limits(types)
         late = *alone.late, full
-        exchanges = [RankExchanges.of(types, space, place) for place in range(len(types.prices))]
+        exchanges = [RankExchanges.of(types, place) for place in range(len(types.prices))]
         return replace(
             alone,
             exchanges=_by_type([one.times() for one in exchanges]),
@@ -91,9 +90,9 @@ class LayerLimits:
         return layers
 
 
-def _ends(types: Types, space: Space) -> list[RankTime]:
+def _ends(types: Types) -> list[RankTime]:
     """Work of n usual layers and the embedding, and of as many and the logits; of a V both are on one rank."""
-    m, together = space.columns.num_microbatches, (space.family == V_FAMILY) | (space.columns.pp == 1)
+    m, together = types.space.columns.num_microbatches, (types.space.family == V_FAMILY) | (types.space.columns.pp == 1)
     embedding_s = np.stack([price.of(0, 0, embedding=1.0).total_s for price in types.prices])
     logits_s = np.stack([price.of(0, 0, logits=1.0).total_s for price in types.prices])
     with_logits_s = np.where(together, embedding_s, 0.0)
@@ -101,10 +100,10 @@ def _ends(types: Types, space: Space) -> list[RankTime]:
     return [RankTime(m * types.layer_s, m * one_s) for one_s in each]
 
 
-def _between(types: Types, space: Space) -> RankTime:
+def _between(types: Types) -> RankTime:
     """Work of n usual layers in v stages and of those between them: n c + (n - v) d c', with d others between two."""
-    columns, apart = space.columns, types.least_between
-    others_s = apart * np.stack([types.layer(price, usual=False).total_s for price in types.prices])
+    columns, apart = types.space.columns, types.least_between
+    others_s = apart * np.stack([price.other_layer.total_s for price in types.prices])
     m = columns.num_microbatches
     return RankTime(m * (types.layer_s + others_s), -m * columns.vpp * others_s)
 
@@ -132,7 +131,6 @@ class LayerTimes:
     """
 
     types: Types
-    space: Space
     limits: LayerLimits
     forward: LeastPass
     there_and_back: LeastPass
@@ -140,16 +138,16 @@ class LayerTimes:
     follows_s: FloatArray
 
     @classmethod
-    def of(cls, types: Types, space: Space, limits: LayerLimits) -> LayerTimes:
+    def of(cls, types: Types, limits: LayerLimits) -> LayerTimes:
         """Of all rows."""
-        forward = _least_pass(types, space, lambda cost: cost.forward_s)
-        there_and_back = _least_pass(types, space, both)
-        follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types, space))
-        return cls(types, space, limits, forward, there_and_back, _messages_s(types, space), follows_s)
+        forward = _least_pass(types, lambda cost: cost.forward_s)
+        there_and_back = _least_pass(types, both)
+        follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types))
+        return cls(types, limits, forward, there_and_back, _messages_s(types), follows_s)
 
     def are_possible(self, limit_s: FloatArray, messages_s: FloatArray | float = 0.0) -> BoolArray:
         """Within a time (s), where messages of a micro-batch on its way forward take so long, or their least."""
-        types, limits, columns = self.types, self.limits, self.space.columns
+        types, limits, columns = self.types, self.limits, self.types.space.columns
         messages_s = np.maximum(self.messages_s, messages_s)
         work, every = limits.most(limit_s)
         every = np.minimum(every, limits.most_late(limit_s - messages_s - self.forward(every, types.held)))
@@ -162,18 +160,18 @@ class LayerTimes:
         return enough & (self.there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
 
 
-def _least_pass(types: Types, space: Space, seconds: Callable[[StageCost], FloatArray]) -> LeastPass:
+def _least_pass(types: Types, seconds: Callable[[StageCost], FloatArray]) -> LeastPass:
     """Least seconds of a micro-batch over all stages, from the most usual layers of a rank and the ranks, by type.
 
     The quickest types have as many layers as they may; ranks that do not fit on them have their fewest elsewhere.
     """
-    pp, fewest = space.columns.pp, types.least_usual(space.columns.vpp)
-    layer_s = np.stack([seconds(types.layer(price)) for price in types.prices])
+    pp, fewest = types.space.columns.pp, types.least_usual(types.space.columns.vpp)
+    layer_s = np.stack([seconds(price.usual_layer) for price in types.prices])
     order = np.argsort(layer_s, axis=0, kind="stable")
-    ascending_s, least = np.take_along_axis(layer_s, order, axis=0), least_of(types.prices)
+    ascending_s, least = np.take_along_axis(layer_s, order, axis=0), types.least
     rest_s = seconds(least.of(0, 0, embedding=1.0, logits=1.0))
     if types.num_others:
-        rest_s = rest_s + types.num_others * seconds(types.layer(least, usual=False))
+        rest_s = rest_s + types.num_others * seconds(least.other_layer)
 
     def least_s(most: FloatArray, held: FloatArray) -> FloatArray:
         layers, ranks = (np.cumsum(np.take_along_axis(one, order, axis=0), axis=0) for one in (most * held, held))
@@ -185,12 +183,12 @@ def _least_pass(types: Types, space: Space, seconds: Callable[[StageCost], Float
     return least_s
 
 
-def _messages_s(types: Types, space: Space) -> FloatArray:
+def _messages_s(types: Types) -> FloatArray:
     """Least messages of a micro-batch on its way forward: from each stage to the next, of a V not where it folds.
 
     Some go between types, as often as the pipeline passes from the ranks of one to those of another.
     """
-    columns, is_v, v = space.columns, space.family == V_FAMILY, space.columns.vpp
+    columns, is_v, v = types.space.columns, types.space.family == V_FAMILY, types.space.columns.vpp
     num_messages = np.where(is_v, (columns.pp - 1) * v, columns.pp * v - 1)
     num_between = np.where(is_v, v, 2 * v - 1)  # between two groups of ranks
     hop_s = least_hops_s(types.context, columns)
@@ -200,35 +198,35 @@ def _messages_s(types: Types, space: Space) -> FloatArray:
 
 def _last_stage_s(types: Types) -> FloatArray:
     """Least forward and input gradient of the last stage: one layer at least, and the logits."""
-    least = least_of(types.prices)
+    least = types.least
     logits_s = both(least.of(0, 0, logits=1.0))
-    found: FloatArray = logits_s + np.minimum.reduce([both(one) for one in types.layers(least)])
+    found: FloatArray = logits_s + np.minimum.reduce([both(one) for one in least.layer_of_each_kind()])
     return found
 
 
-def _largest_stage_s(types: Types, space: Space) -> FloatArray:
+def _largest_stage_s(types: Types) -> FloatArray:
     """Least forward or input gradient, whichever takes longer, of the stage with most usual layers."""
-    most = np.ceil(types.num_usual / (space.columns.pp * space.columns.vpp))
-    layers = [types.layer(price) for price in types.prices]
+    most = np.ceil(types.num_usual / (types.space.columns.pp * types.space.columns.vpp))
+    layers = [price.usual_layer for price in types.prices]
     found: FloatArray = most * np.minimum.reduce([np.maximum(one.forward_s, one.input_grad_s) for one in layers])
     return found
 
 
-def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, RankTime]:
+def _memory_limits(types: Types) -> tuple[FloatArray, RankTime]:
     """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch.
 
     Before its first gradient a rank does no more forwards than it has memory for their activations; the time is that of
     its other work.
     """
-    m, nothing = space.columns.num_microbatches, np.zeros_like(types.layer_s[0])
+    m, nothing = types.space.columns.num_microbatches, np.zeros_like(types.layer_s[0])
     found, per_layer_s, start_s = [], [], []
     for price, own in zip(types.prices, types.by_fabric, strict=True):
-        layer, empty = types.layer(price), price.static_bytes(nothing, nothing)
+        layer, empty = price.usual_layer, price.static_bytes(nothing, nothing)
         state = price.static_bytes(layer.parameters, layer.expert_parameters) - empty
         left_bytes = np.maximum(types.context.memory_limit_bytes(price.gpu_class.gpu) - empty, 0.0)
         each = np.maximum(state + layer.activation_bytes, 1.0)
         found.append(np.floor(left_bytes / each * (1.0 + ROUNDING)))
-        kinds_of_layer = [one for fabric in own for one in types.layers(fabric)]
+        kinds_of_layer = [one for fabric in own for one in fabric.layer_of_each_kind()]
         per_byte_s = np.maximum.reduce(
             [one.forward_s / np.maximum(one.activation_bytes, 1.0) for one in kinds_of_layer]
         )
@@ -239,11 +237,8 @@ def _memory_limits(types: Types, space: Space) -> tuple[FloatArray, RankTime]:
 
 def ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
     """As few usual layers as the embedding and the logits may be worth on any type."""
-    ends = (
-        [price.of(0, 0, embedding=1.0) for price in types.prices],
-        [price.of(0, 0, logits=1.0) for price in types.prices],
-    )
-    first, last = (np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in ends)
+    worth = zip(*(price.ends_in_usual_layers() for price in types.prices), strict=True)
+    first, last = (np.minimum.reduce(one) for one in worth)
     return first, last
 
 
@@ -266,7 +261,7 @@ def _first_weights_s(types: Types) -> FloatArray:
     """Least weight gradient of a first stage: that of one layer and of the embedding."""
     found = []
     for price in types.prices:
-        layer_s = np.minimum.reduce([one.weight_grad_s for one in types.layers(price)])
+        layer_s = np.minimum.reduce([one.weight_grad_s for one in price.layer_of_each_kind()])
         found.append(layer_s + price.of(0, 0, embedding=1.0).weight_grad_s)
     least_s: FloatArray = np.minimum.reduce(found)
     return least_s

@@ -16,6 +16,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
+from solver.bounds.leaving_messages import times_left
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
@@ -73,9 +74,8 @@ def crossings_of(configuration: Configuration, num_groups: int = 2) -> float:
     >>> crossings_of(Configuration.model_construct(degrees=ranks, family="loop"))
     10.0
     """
-    v = configuration.degrees.vpp
-    times = {"loop": v * num_groups - 1, "v": v * (num_groups - 1)}.get(configuration.family, num_groups - 1)
-    return 2.0 * times
+    vpp, looped = np.array([configuration.degrees.vpp]), np.array([configuration.family == "loop"])
+    return float(times_left(vpp, looped, num_groups)[0])
 
 
 def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> float:

@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray
-from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers, other_layer, usual_layer
+from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers
 from solver.bounds.layer_windows import Ends, RankKinds
 from solver.context import Context
-from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 
 
@@ -100,7 +99,7 @@ class RankCosts:
         embedding, logits = self.has_ends
         found = []
         for number, price in enumerate(self.kind.prices):
-            usual, other = usual_layer(price.parts, self.context), other_layer(price.parts, self.context)
+            usual, other = price.usual_layer, price.other_layer
             first, last = (self.kind.ends[at][number] for at in ((True, False), (False, True)))
             dense, experts = (
                 least_of_layers(self.ranks.windows.together, getattr(usual, name), getattr(other, name))
@@ -114,11 +113,8 @@ class RankCosts:
     @cached_property
     def update_s(self) -> FloatArray:
         """Least update."""
-        stack, job = self.context.stack, self.context.job
-        updates = [
-            optimizer_s(*parameters, price.columns, gpu=price.gpu_class.gpu, stack=stack, job=job).min(axis=0)
-            for price, parameters in zip(self.kind.prices, self.parameters, strict=True)
-        ]
+        each = zip(self.kind.prices, self.parameters, strict=True)
+        updates = [price.update_s(*parameters).min(axis=0) for price, parameters in each]
         least: FloatArray = np.minimum.reduce(updates)
         return least
 

@@ -64,16 +64,16 @@ def _outer_chunks_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray
     first, last = (rank.kind.chunk(one) for one in (ranks.windows.first, ranks.windows.last))
     (in_first, in_last, _), logits_s = rank.chunks, ends.forward_s - embedding.forward_s
     return (
-        ranks.of_layers(first.forward_s, in_first) + embedding.forward_s,
-        ranks.of_layers(last.forward_s, in_last) + logits_s,
+        ranks.of_layers(first.cost.forward_s, in_first) + embedding.forward_s,
+        ranks.of_layers(last.cost.forward_s, in_last) + logits_s,
         ranks.of_layers(last.both_s, in_last) + logits_s,
-        ranks.of_layers(last.input_grad_s, in_last) + ends.input_grad_s - embedding.input_grad_s,
+        ranks.of_layers(last.cost.input_grad_s, in_last) + ends.input_grad_s - embedding.input_grad_s,
     )
 
 
 def _slowest_chunk_s(rank: RankCosts) -> FloatArray:
     """Least forward or input gradient, whichever takes longer, of the chunk with most layers."""
-    slowest_s = np.maximum(rank.chunk.forward_s, rank.chunk.input_grad_s)
+    slowest_s = np.maximum(rank.chunk.cost.forward_s, rank.chunk.cost.input_grad_s)
     return rank.ranks.of_layers(slowest_s, -(-rank.layers // rank.vpp))
 
 
@@ -84,7 +84,7 @@ def _before_last_s(rank: RankCosts) -> FloatArray:
     n, v, kind = rank.layers, rank.vpp, rank.kind
     fewest = np.minimum(rank.chunks[0], n // v)
     quickest_s = rank.of_kinds_of_layer((float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])), np.minimum)
-    smallest_s = (v - 1) * rank.ranks.of_layers(rank.chunk.forward_s, fewest)
+    smallest_s = (v - 1) * rank.ranks.of_layers(rank.chunk.cost.forward_s, fewest)
     before_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
     return before_s + rank.embedding.forward_s
 
@@ -147,7 +147,7 @@ def _least_exposed_s(rank: RankCosts) -> FloatArray:
 def _first_end_s(rank: RankCosts) -> FloatArray:
     """The first stage's weight gradient and exchange, which follow the last of all input gradients."""
     first, is_alone = rank.kind.chunk(rank.ranks.windows.first), rank.vpp == 1
-    chunk_s = rank.inner.weight_grad_s if is_alone else rank.ranks.of_layers(first.weight_grad_s, rank.chunks[0])
+    chunk_s = rank.inner.weight_grad_s if is_alone else rank.ranks.of_layers(first.cost.weight_grad_s, rank.chunks[0])
     ends = True, is_alone and any(at == (True, True) for at in rank.ranks.ends)
     of_each = [ends] * len(rank.ranks.ends)
     exposed_s = _exposed_s(rank, first.exchange_s(ends), rank.layers if is_alone else rank.chunks[0], of_each)
@@ -181,7 +181,7 @@ def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Flo
     in a V only j = 0, which all of the other ranks' chunks behind it follow.
     """
     v, whole = rank.vpp, rank.inner.activation_bytes
-    smallest = rank.ranks.of_layers(rank.chunk.activation_bytes, rank.chunks[2])
+    smallest = rank.ranks.of_layers(rank.chunk.cost.activation_bytes, rank.chunks[2])
     each = float(rank.kind.layer.activation_bytes[0]), float(rank.kind.other.activation_bytes[0])
     largest = rank.largest_chunk * rank.of_kinds_of_layer(each, np.maximum)
     trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
@@ -201,16 +201,7 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
     if v == 1:
         slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
         trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
-        last = (trips - 1.0) * inner.weight_grad_s * (retained >= 1.0)
-        nothing = np.zeros(len(n))
-        return {
-            "weighted": nothing,
-            "trips": trips,
-            "trip_cycles": nothing,
-            "trip_last": last,
-            "held_own": nothing,
-            "held_per_s": nothing,
-        }
+        return {"trips": trips, "trip_last": (trips - 1.0) * inner.weight_grad_s * (retained >= 1.0)}
     fewest, per_byte = rank.chunks[2], m / capacity
     trips, cycles = _round_trips(rank, capacity)
     own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
@@ -220,7 +211,7 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         "trip_cycles": cycles,
         "trip_last": np.zeros(len(n)),
         "held_own": own,
-        "held_per_s": per_byte * rank.ranks.of_layers(rank.chunk.activation_bytes, fewest),
+        "held_per_s": per_byte * rank.ranks.of_layers(rank.chunk.cost.activation_bytes, fewest),
     }
 
 
@@ -248,11 +239,11 @@ def _cycles_needs(rank: RankCosts, end_s: FloatArray) -> dict[str, FloatArray]:
     """
     n, v, cost, kind = rank.layers, rank.vpp, rank.cost, rank.kind
     if v == 1 or not rank.looped:
-        return dict.fromkeys(("cycles", "after_cycles", "small_chunk"), np.zeros(len(n)))
+        return {}
     has_ends = sum(rank.has_ends) > 0
     cycles = np.where(n % v > 0, v - n % v, v - 1)
     layers = cycles * np.where(has_ends, rank.largest_chunk, n // v)
-    small_s = rank.ranks.of_layers(rank.chunk.forward_s, rank.chunks[2])
+    small_s = rank.ranks.of_layers(rank.chunk.cost.forward_s, rank.chunks[2])
     each = float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])
     quickest_s, slowest_s = (rank.of_kinds_of_layer(each, pick) for pick in (np.minimum, np.maximum))
     forward_s = np.maximum((v - cycles) * small_s, np.maximum(n - layers, 0.0) * quickest_s)

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.base import MOST_SECONDS
 from models.cluster import GpuType, Pool
 from models.plan import Configuration
-from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
 from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
@@ -27,13 +25,14 @@ from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
 from solver.clock import Clock
-from solver.configurations.enumerate import num_places
 from solver.configurations.framework import backward_of
+from solver.configurations.pricing import least_cost
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
-from solver.pipeline.problem import shape_of
+from solver.cost.stage import StageCost
+from solver.pipeline.problem import PipelineShape
 
 
 def refined_bound_s(
@@ -46,6 +45,9 @@ def refined_bound_s(
     effort: int = 1,
 ) -> float:
     """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
+
+    Of even pipelines it is no less than that of the pipeline on any placement, with every cost and every message at its
+    least over pools and the largest budgets.
 
     They have the same pipeline and differ in expert parallelism and sharding alone, so one relaxation with every cost
     at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts,
@@ -71,8 +73,8 @@ def refined_bound_s(
         return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
 
     def on_types_s(names: AbstractSet[str]) -> float:
-        problem, fits_r = _pipeline(context, configuration, priced, [one for one in costs if one[0].gpu.name in names])
-        return relaxed.bound_s(shape_of(problem)) if fits_r.all() else float("inf")
+        shape, fits_r = _pipeline(context, configuration, priced, [one for one in costs if one[0].gpu.name in names])
+        return relaxed.bound_s(shape) if fits_r.all() else float("inf")
 
     if bound_s < high_s:
         parameters = _parameters(priced.options, len(configurations))
@@ -81,27 +83,20 @@ def refined_bound_s(
     return bound_s
 
 
-def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
-    """Bound of one configuration on any placement: the pipeline bound with the least hops, on the best GPU types.
-
-    Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
-    beats it.
-    """
-    return _relaxed(context, configuration, _Priced.of(context, [configuration])).bound_s()
-
-
 @dataclass(frozen=True)
 class _Priced:
-    """One pool of each GPU type and fabric, the stages on it, how long every stage exchanges at least, on cards and in
-    all, and the most of it that runs beside the last backward.
+    """One pool of each GPU type and fabric, the stages on it, how long every stage exchanges at least on cards and from
+    its last weight gradient to the end (`exposed_s`), and the most of it that runs beside the last backward.
 
-    `options` are the stages of each configuration on each pool, pool by pool, configuration after configuration.
+    `options` are the stages of each configuration on each pool, pool by pool, configuration after configuration, and
+    `least` has every cost of a stage at its least over them.
     """
 
     pools: list[Pool]
     options: list[PoolStages]
+    least: StageCost
     cards_s: FloatArray
-    exchange_s: FloatArray
+    exposed_s: FloatArray
     overlap_s: FloatArray
     hop_s: float
 
@@ -110,11 +105,6 @@ class _Priced:
         """The stages with the pool that they are on."""
         return list(zip(itertools.cycle(self.pools), self.options, strict=False))
 
-    @property
-    def exposed_s(self) -> FloatArray:
-        """Least time from the last weight gradient of every stage to the end of its exchange."""
-        return np.maximum(self.exchange_s - self.overlap_s, 0.0)
-
     @classmethod
     def of(
         cls, context: Context, configurations: Sequence[Configuration], names: AbstractSet[str] | None = None
@@ -122,22 +112,23 @@ class _Priced:
         """The stages of these configurations on all pools that may be used, or on those of some GPU types."""
         pools = [one for one in _distinct_pools(context) if names is None or one.gpu.name in names]
         options = [pool_stages(context, pool, configuration) for configuration in configurations for pool in pools]
-        inside_s = _exchange_s(context, configurations, pools, options)
+        least = least_cost([one.cost for one in options])
+        inside_s = _exchange_s(context, configurations, pools, least)
         spread = _spread(context, configurations, pools, options)
         cards_s, exchange_s = np.maximum(inside_s, spread.cards_s), np.maximum(inside_s, spread.duration_s)
-        overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
-        return cls(pools, options, cards_s, exchange_s, overlap, least_hop_s(context, configurations))
+        overlap_s = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
+        exposed_s = np.maximum(exchange_s - overlap_s, 0.0)
+        return cls(pools, options, least, cards_s, exposed_s, overlap_s, least_hop_s(context, configurations))
 
 
 def _relaxed(context: Context, configuration: Configuration, priced: _Priced) -> PipelineRelaxation:
     """The pipeline with every message at its least."""
     update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
-    problem, fits_r = _pipeline(context, configuration, priced, priced.costs)
-    if not fits_r.all():
-        return PipelineRelaxation(None, priced.hop_s, priced.overlap_s, priced.cards_s, 0.0, update_s)
-    exchanges_s = rank_exchanges_s(problem, priced.cards_s, priced.overlap_s)
-    shape = shape_of(problem)
-    return PipelineRelaxation(shape, priced.hop_s, priced.overlap_s, priced.cards_s, exchanges_s, update_s)
+    shape, fits_r = _pipeline(context, configuration, priced, priced.costs)
+    work_s = priced.least.forward_s, priced.least.input_grad_s, priced.least.weight_grad_s
+    exchanges_s = rank_exchanges_s(configuration, work_s, priced.cards_s, priced.overlap_s)
+    some = shape if fits_r.all() else None
+    return PipelineRelaxation(some, priced.hop_s, priced.overlap_s, priced.cards_s, exchanges_s, update_s)
 
 
 def _mixed_pipelines(
@@ -151,8 +142,7 @@ def _mixed_pipelines(
         return
     hops = TypeHops.of(context, configurations)
     for fast, slow, most_fast in halves(context, configuration, priced.costs):
-        sides = [_pipeline(context, configuration, priced, one) for one in (slow, fast)]
-        slower, faster = ((shape_of(problem), fits_r) for problem, fits_r in sides)
+        slower, faster = (_pipeline(context, configuration, priced, one) for one in (slow, fast))
         names, others = (frozenset(pool.gpu.name for pool, _ in one) for one in (slow, fast))
         apart_s = min(hops.between(*pair).plain_s for pair in ((names, others), (others, names)))
         apart_s = apart_s if apart_s > priced.hop_s else 0.0
@@ -175,24 +165,16 @@ def _distinct_pools(context: Context) -> list[Pool]:
 
 
 def _exchange_s(
-    context: Context, configurations: Sequence[Configuration], pools: list[Pool], options: list[PoolStages]
+    context: Context, configurations: Sequence[Configuration], pools: list[Pool], least: StageCost
 ) -> FloatArray:
     """Least time that the exchange of every stage takes inside places.
 
     Some place holds at least its even share of the replicas and exchanges among them. Beyond that share any number of
     replicas may be there, so the least over all numbers counts.
     """
-    names = {pool.gpu.name for pool in pools}
-    columns, places = (
-        columns_of_all(configurations),
-        num_places([one for one in context.pools if one.gpu.name in names]),
-    )
-    dense = np.minimum.reduce([one.cost.parameters for one in options])
-    experts = np.minimum.reduce([one.cost.expert_parameters for one in options])
-    durations = [
-        least_exchange_s(context, columns, fabric_of(pool), dense=dense, experts=experts, num_places=places)
-        for pool in pools
-    ]
+    columns, names = columns_of_all(configurations), {pool.gpu.name for pool in pools}
+    both = {"dense": least.parameters, "experts": least.expert_parameters}
+    durations = [least_exchange_s(context, columns, fabric_of(pool), **both, names=names) for pool in pools]
     exchange: FloatArray = np.minimum.reduce(durations)
     return exchange
 
@@ -220,51 +202,27 @@ def _parameters(options: list[PoolStages], num_configurations: int) -> tuple[Flo
 
 def _pipeline(
     context: Context, configuration: Configuration, priced: _Priced, costs: Costs
-) -> tuple[PipelineProblem, BoolArray]:
-    """The pipeline on some of the types, every cost at its least, and which ranks have memory for one micro-batch.
-
-    Costs beyond what a pipeline problem states count as the most that it does, which bounds them from below.
+) -> tuple[PipelineShape, BoolArray]:
+    """The pipeline on some of the types, every cost and every message at its least, and which ranks have memory for one
+    micro-batch.
     """
-    num_stages, options = configuration.degrees.num_stages, [stages for _, stages in costs]
-    stages = tuple(
-        PipelineStage(
-            forward_s=min(MOST_SECONDS, *(float(one.cost.forward_s[s]) for one in options)),
-            input_grad_s=min(MOST_SECONDS, *(float(one.cost.input_grad_s[s]) for one in options)),
-            weight_grad_s=min(MOST_SECONDS, *(float(one.cost.weight_grad_s[s]) for one in options)),
-            activation_bytes=min(float(one.cost.activation_bytes[s]) for one in options),
-            weight_grad_context_bytes=min(
-                float(min(one.cost.weight_grad_context_bytes[s], one.cost.activation_bytes[s])) for one in options
-            ),  # a fused backward keeps no context, and the bound has no use for more than the activation
-            gradient_sync_s=min(MOST_SECONDS, float(priced.exposed_s[s])),
-        )
-        for s in range(num_stages)
+    least, rank_of_s = least_cost([stages.cost for _, stages in costs]), np.array(configuration.rank_of_stages)
+    duration_ks = np.stack([least.forward_s, least.input_grad_s, least.weight_grad_s])
+    # The bound has no use for more than the activation, and a fused backward keeps nothing from one half to the other.
+    context_s = np.minimum(least.weight_grad_context_bytes, least.activation_bytes)
+    if backward_of(context.request) == "fused":
+        duration_ks, context_s = np.stack([duration_ks[0], duration_ks[1] + duration_ks[2]]), np.zeros_like(context_s)
+    budgets = [context.memory_limit_bytes(pool.gpu) - stages.static.total_bytes for pool, stages in costs]
+    budget_r = np.maximum.reduce(budgets)
+    held_r = np.bincount(rank_of_s, weights=least.activation_bytes, minlength=len(budget_r))
+    shape = PipelineShape.without_links(
+        configuration.num_microbatches,
+        rank_of_s,
+        duration_ks,
+        np.where(np.append(rank_of_s[1:] != rank_of_s[:-1], False), priced.hop_s, 0.0),
+        priced.exposed_s,
+        activation_s=least.activation_bytes,
+        context_s=context_s,
+        budget_r=np.maximum(held_r, budget_r),
     )
-    budgets = [
-        max(context.memory_limit_bytes(pool.gpu) - float(one.static.total_bytes[rank]) for pool, one in costs)
-        for rank in range(configuration.degrees.pp)
-    ]
-    held = [0.0] * configuration.degrees.pp
-    for s, stage in enumerate(stages):
-        held[configuration.rank_of_stage(s)] += stage.activation_bytes
-    fits_r = [need <= budget + ROUNDING * abs(budget) for need, budget in zip(held, budgets, strict=True)]
-    problem = PipelineProblem(
-        num_microbatches=configuration.num_microbatches,
-        ranks=tuple(
-            PipelineRank(activation_budget_bytes=max(need, budget)) for need, budget in zip(held, budgets, strict=True)
-        ),
-        layout=configuration.family,
-        stages=stages,
-        backward=backward_of(context.request),
-        hops=_hops(configuration, priced.hop_s),
-    )
-    return problem, np.array(fits_r)
-
-
-def _hops(configuration: Configuration, hop_s: float) -> tuple[PipelineHop, ...]:
-    """Every message at its least."""
-    ranks = configuration.rank_of_stages
-    return tuple(
-        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=hop_s, transfer_s=0.0)
-        for stage, (here, there) in enumerate(itertools.pairwise(ranks))
-        if here != there
-    )
+    return shape, held_r <= budget_r + ROUNDING * np.abs(budget_r)

@@ -14,11 +14,12 @@ import numpy as np
 from solver.bounds.work import light_bound_s
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
-from solver.configurations.pricing import StageCosts, kinds
+from solver.configurations.pricing import StageCosts, kinds, part_counts
 from solver.context import Context
 from solver.cost.collectives import exposed_s
 from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
 from solver.cost.data_parallel import layer_traffic
+from solver.cost.job import Job
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
@@ -91,7 +92,7 @@ def _block(
     context: Context, space: Space, prices: list[StageCosts], row_of: IntArray, *, guessed: bool
 ) -> ScreeningBounds:
     """Some rows, few enough that the processor's caches hold them."""
-    whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    whole = prices[0].whole
     columns = space.columns
     limits = [context.memory_limit_bytes(price.gpu_class.gpu) for price in prices]
     capacity = [price.gpu_class.num_gpus for price in prices]
@@ -100,9 +101,9 @@ def _block(
     rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], capacity, limits)
     bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, light_bound_s(context))
     if len(prices) > 1:
-        worth = _even_worth(_num_parts(context), times_s)
+        worth = _even_worth(_num_parts(context.job), times_s)
         even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], capacity, limits)[0]
-        work = (_num_parts(context)[:, None] * worth).sum(axis=0)
+        work = (_num_parts(context.job)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     if not guessed:
         return ScreeningBounds(bound_s, ESTIMATES.oversize * bound_s)
@@ -123,13 +124,9 @@ def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
     return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), row_of
 
 
-def _num_parts(context: Context) -> FloatArray:
+def _num_parts(job: Job) -> FloatArray:
     """Dense layers, MoE layers, embeddings and logits of the model, in the order of `StageCosts.parts`."""
-    job = context.job
-    moe_rides = job.architecture.is_moe_layer(job.num_layers - 1)
-    dense, moe = job.num_dense_layers, job.num_moe_layers
-    riding = job.num_mtp_layers
-    return np.array([dense + riding * (not moe_rides), moe + riding * moe_rides, 1.0, 1.0 + riding])
+    return np.array(part_counts(job, job.num_dense_layers, job.num_moe_layers, 1.0, 1.0))
 
 
 def _ratios(worth: FloatArray, times_s: list[FloatArray]) -> list[FloatArray]:

@@ -134,13 +134,6 @@ def _needs(
         "input_gradient": float(gradient.sum()),
         "weighted": float((np.arange(len(own)) * both).sum()),
         "trips": 1.0,
-        "trip_cycles": 0.0,
-        "trip_last": 0.0,
-        "held_own": 0.0,
-        "held_per_s": 0.0,
-        "cycles": 0.0,
-        "after_cycles": 0.0,
-        "small_chunk": 0.0,
     }
     if not fits or capacity <= 0 or not held.any():
         return needs

@@ -19,7 +19,7 @@ from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters, replicas_together, step_traffic
 from solver.cost.fabric import Fabric
 from solver.network.policy import POLICY
-from solver.placement.capacity_groups import bundles_by_row
+from solver.placement.capacity_groups import bundles_by_place
 
 EACH, GROWTH = 4, 4  # numbers of places up to here one by one, then in steps that grow by this factor: few, for time
 
@@ -46,7 +46,7 @@ class ExchangeBound:
 
         All replicas are on GPUs of these types, or of any.
         """
-        pools = _pools_of(context, names)
+        pools = pools_of(context, names)
         num_all, largest, bundle = num_places(pools), _largest_place(pools, columns), replicas_together(columns)
         whole = group_parameters(parameters, experts, columns)
         duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
@@ -70,20 +70,17 @@ class ExchangeBound:
 
 def span_places(context: Context, columns: Columns, names: AbstractSet[str]) -> bool:
     """Whether no place holds all replicas of a rank on GPUs of these types, of any of the configurations."""
-    return bool((_largest_place(_pools_of(context, names), columns) < columns.dp).all())
+    return bool((_largest_place(pools_of(context, names), columns) < columns.dp).all())
 
 
-def _pools_of(context: Context, names: AbstractSet[str] | None) -> list[Pool]:
+def pools_of(context: Context, names: AbstractSet[str] | None) -> list[Pool]:
+    """Pools of these GPU types, or of all."""
     return [pool for pool in context.pools if names is None or pool.gpu.name in names]
 
 
 def _largest_place(pools: Sequence[Pool], columns: Columns) -> IntArray:
     """Replicas of a rank that the largest place holds, by configuration."""
-    numbers = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in pools))}
-    place_of_pool = [numbers[pool.place] for pool in pools]
-    found: IntArray = bundles_by_row(pools, place_of_pool, columns.tp, columns.cp, replicas_together(columns)).max(
-        axis=1
-    )
+    found: IntArray = bundles_by_place(pools, columns.tp, columns.cp, replicas_together(columns)).max(axis=1)
     return found
 
 

@@ -198,14 +198,16 @@ def _apart(gpus: Sequence[Kind], hops: TypeHops) -> FloatArray:
 
 
 def needs_of(one: Mapping[str, FloatArray] | Mapping[str, float], *, folded: bool) -> FloatArray:
-    """The rows of `NEEDS` of some ranks on some type, with what precedes a rank's first gradient.
+    """The rows of `NEEDS` of some ranks on some type, with what precedes a rank's first gradient; 0 what is not stated.
 
     Before it lie the forwards of all ranks, and the last chunks' input gradients of the ranks behind it, or of those
     before it where the pipeline is folded.
     """
     turned, other = ("gradient_before", "gradient_behind") if folded else ("gradient_behind", "gradient_before")
     rows = {**one, turned: one["forward"] + one["last_gradient"], other: one["forward"]}
-    return np.array([rows[name] for name in NEEDS])
+    assert rows.keys() - set(NEEDS) == {"last_gradient"}, "every need has a row"
+    nothing = np.zeros(np.shape(one["work"]))
+    return np.array([rows.get(name, nothing) for name in NEEDS])
 
 
 def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:

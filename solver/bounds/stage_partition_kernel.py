@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.compiled import compiled, inlined, uncounted
+from solver.pipeline.problem import Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 NEEDS = (
     "work",
     "late",

@@ -4,24 +4,23 @@ Proofs: docs/bounds.md, "Exchanges inside a place".
 """
 
 import itertools
-from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from models.schedule import PipelineProblem
+from models.plan import Configuration
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
 from solver.bounds.lightest import heaviest_stage_s
-from solver.bounds.spread_exchange import ExchangeBound
+from solver.bounds.spread_exchange import ExchangeBound, pools_of
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
-from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 
 SOME_PARAMETERS = 1e8  # lines go through the times of so many and of twice as many, which rounding leaves exact
@@ -44,15 +43,21 @@ def least_replicas(columns: Columns, num_places: int) -> IntArray:
 
 
 def least_exchange_s(
-    context: Context, columns: Columns, fabric: Fabric, *, dense: FloatArray, experts: FloatArray, num_places: int
+    context: Context,
+    columns: Columns,
+    fabric: Fabric,
+    *,
+    dense: FloatArray,
+    experts: FloatArray,
+    names: AbstractSet[str],
 ) -> FloatArray:
     """Least time that stages of any of the configurations exchange, by entry of the last axis of the parameters.
 
-    `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU. For each number
-    of replicas that the fullest place may hold the time is a straight line in the parameters of each kind; the least
-    line counts.
+    All replicas are on GPUs of types with these names. `dense` and `experts` have one row, or one per configuration, of
+    parameters of a stage on one GPU. For each number of replicas that the fullest place may hold the time is a straight
+    line in the parameters of each kind; the least line counts.
     """
-    affine = _affine_times_of_each(context, columns, fabric, num_places)
+    affine = _affine_times_of_each(context, columns, fabric, num_places(pools_of(context, names)))
     row = np.repeat(np.arange(len(affine)), [len(one.start_s[0]) for one in affine])
     start_s, slope_s = (np.concatenate(one, axis=1) for one in zip(*affine, strict=True))
     times_s = np.zeros((len(row), dense.shape[-1]))
@@ -64,27 +69,27 @@ def least_exchange_s(
     return np.where(np.isfinite(least), least, 0.0)
 
 
-def rank_exchanges_s(problem: PipelineProblem, exchange_s: FloatArray, overlap_s: FloatArray) -> float:
+def rank_exchanges_s(
+    configuration: Configuration, work_s: Sequence[FloatArray], exchange_s: FloatArray, overlap_s: FloatArray
+) -> float:
     """End of the exchanges of the ranks of a pipeline at least: they take the cards of a rank one after another.
 
-    `exchange_s` and `overlap_s` have the least time of every stage's exchange and its largest head start. The value is
-    the largest over ranks and k of (earliest start of an exchange of the first k chunks) + (all k exchanges).
+    `work_s` are forward, input gradient and weight gradient of every stage, `exchange_s` and `overlap_s` the least time
+    of its exchange and its largest head start. The value is the largest over ranks and k of (earliest start of an
+    exchange of the first k chunks) + (all k exchanges).
     """
-    m, latest_s = problem.num_microbatches, 0.0
-    lead_s = [0.0, *itertools.accumulate(one.forward_s for one in problem.stages)]
-    stages_of = defaultdict[int, list[int]](list)
-    for stage, rank in enumerate(problem.placement):
-        stages_of[rank].append(stage)
-    for own in stages_of.values():
-        forward_s = sum(problem.stages[stage].forward_s for stage in own)
-        back_s = sum(problem.stages[stage].input_grad_s for stage in own)
+    m, latest_s = configuration.num_microbatches, 0.0
+    forward, input_grad, weight_grad = (one.tolist() for one in work_s)
+    lead_s = [0.0, *itertools.accumulate(forward)]
+    for rank in range(configuration.degrees.pp):
+        own = configuration.stages_of_rank(rank)
+        forward_s, back_s = (sum(one[stage] for stage in own) for one in (forward, input_grad))
         ready_s, total_s = np.inf, 0.0
         for stage in own:
-            one = problem.stages[stage]
-            end_s = lead_s[own[0]] + m * (forward_s + back_s + one.weight_grad_s)
+            end_s = lead_s[own[0]] + m * (forward_s + back_s + weight_grad[stage])
             ready_s = min(ready_s, max(end_s - float(overlap_s[stage]), 0.0))
             total_s += float(exchange_s[stage])
-            back_s -= one.input_grad_s
+            back_s -= input_grad[stage]
             latest_s = max(latest_s, ready_s + total_s if total_s > 0 else 0.0)
     return latest_s
 
@@ -166,10 +171,7 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     exchange = ExchangeBound.of(context, columns, fabrics, parameters, experts)
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
-    updates = [
-        optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
-        for price in prices
-    ]
+    updates = [price.update_s(parameters, experts) for price in prices]
     exposed = np.maximum(exchange.duration_s - overlap, 0.0)
     return SynchronisationTail(exposed, overlap, exchange.cards_s, np.minimum.reduce(updates))
 

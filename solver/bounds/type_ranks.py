@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,17 +13,17 @@ from solver.bounds.bounded import ROUNDING
 from solver.configurations.enumerate import Space, ranks_by_type
 from solver.configurations.pricing import StageCosts, least_of
 from solver.context import Context
-from solver.cost.stage import StageCost
 
 
 @dataclass(frozen=True)
 class Types:
-    """Costs of the GPU types, and the ranks that each can hold; one row per type.
+    """Configurations with layers by GPU type: costs of the types, and the ranks that each can hold; one row per type.
 
     `prices` has every cost at its least over the fabrics of a type, `by_fabric` those on each.
     """
 
     context: Context
+    space: Space
     prices: tuple[StageCosts, ...]
     by_fabric: tuple[tuple[StageCosts, ...], ...]
     held: FloatArray
@@ -37,23 +38,17 @@ class Types:
             for name in held
         )
         prices = tuple(least_of(own) for own in by_fabric)
-        return cls(context, prices, by_fabric, np.stack(list(held.values())).astype(np.float64))
+        return cls(context, space, prices, by_fabric, np.stack(list(held.values())).astype(np.float64))
 
-    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
-        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
-        moe = bool(self.context.job.num_moe_layers) == usual
-        return price.of(0, 1) if moe else price.of(1, 0)
-
-    def layers(self, price: StageCosts) -> list[StageCost]:
-        """A layer of each kind that the model has, the usual one first."""
-        job = self.context.job
-        both = bool(job.num_moe_layers and job.num_dense_layers)
-        return [self.layer(price), self.layer(price, usual=False)] if both else [self.layer(price)]
+    @cached_property
+    def least(self) -> StageCosts:
+        """Every cost at its least over the types."""
+        return least_of(self.prices)
 
     @property
     def layer_s(self) -> FloatArray:
         """Work of one layer of one micro-batch on every type."""
-        return np.stack([self.layer(price).total_s for price in self.prices])
+        return np.stack([price.usual_layer.total_s for price in self.prices])
 
     @property
     def num_usual(self) -> int:

@@ -25,7 +25,6 @@ from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
 from solver.context import Context
 from solver.cost.columns import columns_of
-from solver.cost.optimizer import optimizer_s
 from solver.pipeline.bounds import SharedLinks, makespan_bounds, shared_links_bound
 from solver.pipeline.bounds_kernel import AlikePipelines
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
@@ -159,27 +158,18 @@ class PartitionPipelines:
 
     @cached_property
     def _shape(self) -> PipelineShape:
-        """What all the pipelines have in common: messages have a latency alone, and exchanges share nothing."""
-        num_stages, fused = len(self._rank_of_s), backward_of(self.context.request) == "fused"
-        num_kinds = 2 if fused else 3
-        nothing, none = np.zeros(num_stages), np.full(num_stages, NO_CHANNEL)
-        return PipelineShape(
-            num_microbatches=self.configurations[0].num_microbatches,
-            num_stages=num_stages,
-            num_ranks=self.configurations[0].degrees.pp,
-            num_kinds=num_kinds,
-            rank_of_s=self._rank_of_s,
-            duration_ks=np.zeros((num_kinds, num_stages)),
-            latency_s=nothing,
-            transfer_s=nothing,
-            activation_channel_s=none,
-            gradient_channel_s=none,
+        """What all the pipelines have in common; times and bytes are their own."""
+        first, nothing = self.configurations[0], np.zeros(len(self._rank_of_s))
+        duration_ks = np.zeros((2 if backward_of(self.context.request) == "fused" else 3, len(nothing)))
+        return PipelineShape.without_links(
+            first.num_microbatches,
+            self._rank_of_s,
+            duration_ks,
+            nothing,
+            nothing,
             activation_s=nothing,
             context_s=nothing,
-            budget_r=np.zeros(self.configurations[0].degrees.pp),
-            sync_s=nothing,
-            sync_link_s=none,
-            link_names=(),
+            budget_r=np.zeros(first.degrees.pp),
         )
 
     def _alike(
@@ -326,11 +316,10 @@ class _TypedRanks:
             context, left, updates = self.kind.context, [], []
             for price in self.kind.prices:
                 cost = price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
-                both, gpu = (cost.parameters, cost.expert_parameters), price.gpu_class.gpu
+                both = cost.parameters, cost.expert_parameters
                 static = price.static_bytes(*both, has_logits=float(at[1]))
-                update = optimizer_s(*both, price.columns, gpu=gpu, stack=context.stack, job=context.job)
-                left.append(context.memory_limit_bytes(gpu) - float(static.min()))
-                updates.append(float(update.min()))
+                left.append(context.memory_limit_bytes(price.gpu_class.gpu) - float(static.min()))
+                updates.append(float(price.update_s(*both).min()))
             self.known[key] = max(left), min(updates)
         found: tuple[float, float] = self.known[key]
         return found

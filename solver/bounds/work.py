@@ -84,7 +84,7 @@ def _even_work_s(context: Context, space: Space) -> FloatArray:
     """The same of rows that share out their layers evenly, on whatever types they are."""
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares, price = Shares.of(prices[0], space.family), least_of(prices)
-    parts = _work_parts(price, shares, ends_of(price, shares), _whole(price))
+    parts = _work_parts(price, shares, ends_of(price, shares), price.whole)
     ways_s = even_pipelines_s(even_pipelines(price, shares), CrossingDelay.none(len(space)))
     lightest = [float(_lightest_s(one, shares, ends_of(one, shares)).sum()) for one in prices]
     fast_first = [prices[number] for number in np.argsort(lightest, kind="stable")]
@@ -170,7 +170,7 @@ def _slower_types_s(fast_first: list[StageCosts], shares: Shares, least: StageCo
     bound_s, left = np.zeros(len(columns)), np.zeros(len(columns), dtype=np.int64)
     if len(fast_first) == 1:
         return bound_s
-    whole, least_ends = _whole(least), [cost for _, cost in ends_of(least, shares)]
+    whole, least_ends = least.whole, [cost for _, cost in ends_of(least, shares)]
     for place in range(1, len(fast_first)):
         left = left + fast_first[place - 1].gpu_class.num_gpus
         num_ranks, price = _ranks_on_slower(columns, left), least_of(fast_first[place:])
@@ -237,7 +237,7 @@ def _bounds_on(
     price = least_of(prices)
     context, columns = price.context, price.columns
     memory = RankMemory.of(prices, shares)
-    ends, capacities, whole = memory.ends, memory.capacities, _whole(price)
+    ends, capacities, whole = memory.ends, memory.capacities, price.whole
     parts = _work_parts(price, shares, ends, whole)
     parts += [
         _memory_seconds_s(price, shares, rank, capacity)
@@ -310,11 +310,6 @@ class _Part:
     def with_delay(self, delay: CrossingDelay) -> FloatArray:
         """The bound with these delays."""
         return self.seconds + delay.passes_s(self.num_passes, self.num_ways_home)
-
-
-def _whole(price: StageCosts) -> StageCost:
-    """The whole model on one GPU group: all layers and both ends."""
-    return price.of(*kinds(price.context, 0, price.context.job.num_layers), embedding=1.0, logits=1.0)
 
 
 def _lightest_s(price: StageCosts, shares: Shares, ends: list[tuple[IntArray, StageCost]]) -> FloatArray:

@@ -14,8 +14,10 @@ from solver.configurations.enumerate import V_FAMILY
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, Columns, joined
+from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.memory import static_memory
+from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import PART_KINDS, StageCost, part_cost, stage_of
 
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
@@ -36,16 +38,8 @@ class StageCosts:
     least: tuple[StageCost, ...] | None = None
 
     def of(self, dense: Layers, moe: Layers, *, embedding: Layers = 0.0, logits: Layers = 0.0) -> StageCost:
-        """A stage with so many layers of each kind; multi-token prediction rides with the logits and repeats them."""
-        job = self.context.job
-        riding = np.asarray(logits) * job.num_mtp_layers
-        rides_moe = job.architecture.is_moe_layer(job.num_layers - 1)
-        counts = (
-            np.asarray(dense) + (0.0 if rides_moe else 1.0) * riding,
-            np.asarray(moe) + (1.0 if rides_moe else 0.0) * riding,
-            np.asarray(embedding),
-            np.asarray(logits) * (1.0 + job.num_mtp_layers),
-        )
+        """A stage with so many layers of each kind, and the ends."""
+        counts = part_counts(self.context.job, dense, moe, embedding, logits)
         some = [place for place, count in enumerate(counts) if count.ndim or count] or [0]
         num_axes = max(counts[place].ndim for place in some)
         summed: FloatArray | float = 0.0
@@ -79,11 +73,26 @@ class StageCosts:
         most: FloatArray = np.maximum.reduce([part.boundary_bytes for part in self.parts])
         return most
 
+    @property
+    def usual_layer(self) -> StageCost:
+        """A layer of the kind that bounds count as one layer: MoE where there are any."""
+        return self.parts[1 if self.context.job.num_moe_layers else 0]
+
+    @property
+    def other_layer(self) -> StageCost:
+        """A layer of the other kind; it costs nothing where the model has none."""
+        return self.parts[0 if self.context.job.num_moe_layers else 1]
+
     def layer_of_each_kind(self) -> list[StageCost]:
-        """One layer of each kind that the model has, the dense one first."""
+        """One layer of each kind that the model has, the usual one first."""
         job = self.context.job
-        per_kind = ((job.num_dense_layers, self.of(1, 0)), (job.num_moe_layers, self.of(0, 1)))
-        return [one for count, one in per_kind if count]
+        both = job.num_moe_layers and job.num_dense_layers
+        return [self.usual_layer, self.other_layer] if both else [self.usual_layer]
+
+    @cached_property
+    def whole(self) -> StageCost:
+        """The whole model on one stage group: all layers and both ends."""
+        return self.of(*kinds(self.context, 0, self.context.job.num_layers), embedding=1.0, logits=1.0)
 
     def priced_parts(self) -> PartCosts:
         """The parts of all rows, priced anew."""
@@ -109,11 +118,36 @@ class StageCosts:
             has_logits=has_logits,
         ).total_bytes
 
+    def update_s(self, parameters: FloatArray, experts: FloatArray) -> FloatArray:
+        """Optimizer step of one GPU that holds so many parameters (seconds)."""
+        job, stack = self.context.job, self.context.stack
+        return optimizer_s(parameters, experts, self.columns, gpu=self.gpu_class.gpu, stack=stack, job=job)
+
+    def ends_in_usual_layers(self) -> tuple[FloatArray, FloatArray]:
+        """Embedding and logits as multiples of a usual layer's time."""
+        ends = self.of(0, 0, embedding=1.0), self.of(0, 0, logits=1.0)
+        first, last = (one.total_s / self.usual_layer.total_s for one in ends)
+        return first, last
+
     def end_extras(self) -> tuple[FloatArray, FloatArray]:
         """Embedding, and logits with the multi-token-prediction layers, as multiples of an average layer's time."""
         job = self.context.job
         layer_s = self.of(*kinds(self.context, 0, job.num_layers)).total_s / job.num_layers
         return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
+
+
+def part_counts(
+    job: Job, dense: Layers, moe: Layers, embedding: Layers, logits: Layers
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """How often a stage has each of `StageCosts.parts`: multi-token prediction rides with logits and repeats them."""
+    riding = np.asarray(logits) * job.num_mtp_layers
+    rides_moe = job.architecture.is_moe_layer(job.num_layers - 1)
+    return (
+        np.asarray(dense) + (0.0 if rides_moe else 1.0) * riding,
+        np.asarray(moe) + (1.0 if rides_moe else 0.0) * riding,
+        np.asarray(embedding),
+        np.asarray(logits) * (1.0 + job.num_mtp_layers),
+    )
 
 
 def parts_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> list[PartCosts]:
@@ -139,11 +173,13 @@ def least_of(prices: Sequence[StageCosts]) -> StageCosts:
     """Every part at its least over these GPU types: no stage on any of them costs less in anything."""
     if len(prices) == 1:
         return prices[0]
-    parts = tuple(
-        StageCost(**{f.name: np.minimum.reduce([getattr(one, f.name) for one in same]) for f in fields(StageCost)})
-        for same in zip(*(price.parts for price in prices), strict=True)
-    )
+    parts = tuple(map(least_cost, zip(*(price.parts for price in prices), strict=True)))
     return replace(prices[0], least=parts)
+
+
+def least_cost(costs: Sequence[StageCost]) -> StageCost:
+    """Every cost at its least over these stages, each by itself."""
+    return StageCost(**{name: np.minimum.reduce([getattr(one, name) for one in costs]) for name in COSTS})
 
 
 def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:
@@ -201,6 +237,11 @@ class Shares:
         most = np.where(folded, np.where(forth, 2, 1), vpp - chunk)
         base = vpp * self.split.middle
         return np.where(num_light > 0, base + most - 1, base + most), base + most, num_light
+
+    @property
+    def last_rank(self) -> IntArray:
+        """Rank of the last stage: the first of a V, which comes back there."""
+        return np.where(self.family == V_FAMILY, 0, self.columns.pp - 1)
 
     def stage_of(self, chunk: int, rank: IntArray) -> IntArray:
         """Stage that is chunk `chunk` of a rank: round and round, or folding back in a V."""

@@ -49,18 +49,20 @@ def groups_by_row(pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArra
     return by_row
 
 
+def bundles_by_place(pools: Sequence[Pool], tp: IntArray, cp: IntArray, together: IntArray) -> IntArray:
+    """Stage groups that every place can hold, in the order of first pools, where so many of a rank share it, by row."""
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in pools))}
+    return (
+        groups_by_row(pools, [numbers[pool.place] for pool in pools], tp, cp) // together[:, None] * together[:, None]
+    )
+
+
 def bundles_by_row(
     pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArray, cp: IntArray, together: IntArray
 ) -> IntArray:
-    """Stage groups that every set of pools can hold, where so many of a rank at a time share a place, by row.
-
-    Sets are numbered from 0, and no place has pools in two of them.
-    """
-    numbers = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in pools))}
-    place_of_pool = [numbers[pool.place] for pool in pools]
-    set_of_place = dict(zip(place_of_pool, set_of_pool, strict=True))
-    fits = groups_by_row(pools, place_of_pool, tp, cp) // together[:, None] * together[:, None]
+    """The same of every set of pools. Sets are numbered from 0, and no place has pools in two of them."""
+    set_of_place = dict(zip((pool.place for pool in pools), set_of_pool, strict=True))
     held = np.zeros((len(tp), max(set_of_pool, default=-1) + 1), dtype=np.int64)
-    for place, number in set_of_place.items():
-        held[:, number] += fits[:, place]
+    for number, own in zip(set_of_place.values(), bundles_by_place(pools, tp, cp, together).T, strict=True):
+        held[:, number] += own
     return held

@@ -10,7 +10,7 @@ import numpy as np
 from models.outcome import Infeasible, NotFound, Planned
 from models.plan import Plan, Proof
 from models.request import Objective
-from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import light_bound_s, lower_bounds, shape_bounds_s, speed_of_light_s
 from solver.context import Context
@@ -96,7 +96,7 @@ def no_bound_is_above_an_evaluation_of_its_configuration(trial: Trial) -> Iterat
             context, [own], dice.pick(UNTIL) * min(one.evaluation.iteration_s for one in some)
         )
         if own.layer_split == "even":
-            known["relaxed"] = relaxed_bound_s(context, own)
+            known["relaxed"] = refined_bound_s(context, [own], 0.0)
         if not bounds.fits[place]:
             yield Breach("memory", f"does not fit, yet takes {some[0].evaluation.iteration_s:.9g} s: {own}")
         for one in some:

@@ -11,7 +11,7 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import EVEN, enumerate_space
@@ -179,7 +179,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     num_timed, below = 0, []
     for row in random.choice(spread, size=min(number, len(spread)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
-        relaxed_s = relaxed_bound_s(context, configuration)
+        relaxed_s = refined_bound_s(context, [configuration], 0.0)
         times = times_s(context, configuration, random)
         sharper_s = refined_bound_s(context, [configuration], 4.0 * min(times, default=0.0))
         for time_s in times:

@@ -15,7 +15,7 @@ import pytest
 from models.plan import Configuration
 from models.request import Objective
 from solver.bounds.least_traffic import least_crossing_bytes
-from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.work import lower_bounds, shape_bounds_s
@@ -144,7 +144,7 @@ def late_bounds_s(context: Context, configuration: Configuration, quickest_s: fl
     found = {"sharper": refined_bound_s(context, [configuration], 4.0 * quickest_s)}
     if configuration.layer_split == "by_gpu_type":
         return found | {"stage partition": stage_partition_bound_s(context, [configuration], 1.5 * quickest_s)}
-    return found | {"relaxed": relaxed_bound_s(context, configuration)}
+    return found | {"relaxed": refined_bound_s(context, [configuration], 0.0)}
 
 
 def costs_usd(

@@ -44,7 +44,7 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
     """
     num_ranks, num_layers = int(space.columns.pp[row]), types.context.job.num_layers
     m, end = float(space.columns.num_microbatches[row]), 0 if space.family[row] == V_FAMILY else -1
-    costs = [types.layer(price) for price in types.prices]
+    costs = [price.usual_layer for price in types.prices]
     ends = [[price.of(0, 0, **{name: 1.0}) for price in types.prices] for name in ("embedding", "logits")]
 
     def column(of_each: list[StageCost]) -> np.ndarray:
@@ -80,9 +80,7 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
     space = enumerate_space(context.request)
     space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
     types = Types.of(context, space)
-    found_s = whole_layers_s(
-        LayerTimes.of(types, space, LayerLimits.of_work(types, space)), slowest_rank_s(types, space)
-    )
+    found_s = whole_layers_s(LayerTimes.of(types, LayerLimits.of_work(types)), slowest_rank_s(types))
     least_s = np.array([min(every_share_s(types, space, row)) for row in range(len(space))])
     assert (found_s <= least_s * (1.0 + 1e-9)).all()
     assert np.median(found_s / least_s) > 0.9

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from solver.bounds.relaxation import relaxed_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
@@ -244,7 +244,7 @@ def test_bounds_never_exceed_the_time_of_any_schedule_we_can_find() -> None:
     cheap, timed = screening_bounds(context, space).bound_s, 0
     for row in chosen:
         configuration = configuration_of(context, space, int(row))
-        relaxed = relaxed_bound_s(context, configuration)
+        relaxed = refined_bound_s(context, [configuration], 0.0)
         for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
             for names in (("one_f_one_b", "interleaved"), ("greedy",), ("zb_h1", "gpipe")):
                 found = evaluate(context, candidate, lambda problem, names=names: portfolio_timing(problem, names))
