@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -262,7 +262,7 @@ class PipelineCrossing:
 
     @property
     def _times_s(self) -> tuple[float, ...]:
-        return (self.crossing_s, self.plain_s, self.after_s, self.all_s, self.queue_s, *astuple(self.delays))
+        return (self.crossing_s, self.plain_s, self.after_s, self.all_s, self.queue_s, *self.delays)
 
 
 def crossing_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:

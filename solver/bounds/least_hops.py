@@ -25,8 +25,7 @@ from solver.cost.fabric import fabric_of
 from solver.cost.stage import boundary_bytes
 
 
-@dataclass(frozen=True)
-class MessageDelays:
+class MessageDelays(NamedTuple):
     """Least seconds on messages: from a rank to the next, before the last chunk of the first rank that has one begins,
     before any gradient, and of all lives of chunks.
 

@@ -11,7 +11,7 @@ from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_hops import MessageDelays
-from solver.bounds.stage_partition import TOGETHER, least_time_s, needs_of, with_delays
+from solver.bounds.stage_partition import TOGETHER, least_time_s, needs_of
 from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
@@ -48,7 +48,7 @@ def crossing_ranks_s(
 ) -> float:
     """The largest time up to `high_s` found impossible for a replica with these delays, on whatever types it is."""
     problem = _problem(context, configuration, (costs, costs), configuration.degrees.pp, exposed_s)
-    return least_time_s(with_delays(problem, delays), high_s)
+    return least_time_s(problem._replace(delays=delays), high_s)
 
 
 def halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:

@@ -90,7 +90,7 @@ def _sums_within(
     known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
         found = least_sums(problem, states, known, behind, limit_s / SAFETY)
-        there_s = problem.turnaround_delay_s + all_ways_s(problem, found)
+        there_s = problem.delays.turnaround_s + all_ways_s(problem, found)
         there_and_back_s = max(found[BOTH], found[EVEN_BOTH]) + 2.0 * there_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return None
@@ -170,7 +170,11 @@ def partition_problem(
     needs = np.stack([needs_of(rank_needs(one), folded=folded) for one in ranks], axis=1)
     needs = needs.reshape(len(NEEDS), len(gpus), len(kinds.ends), -1)
     average = -(-context.job.num_layers // pp)
-    problem = PartitionProblem(
+    if apart_cc.any():
+        delays = MessageDelays.along(configuration, hops.hop_s, hops.hop_s)
+    else:
+        delays = MessageDelays.of(context, configurations)
+    return PartitionProblem(
         kind_r=kinds.kind_r,
         held_c=np.array([gpu.held for gpu in gpus]),
         least_r=np.full(pp, vpp),
@@ -182,10 +186,8 @@ def partition_problem(
         update_s=min(float(one.update_s[kinds.layers >= average].min()) for one in ranks),
         needs=np.ascontiguousarray(needs.transpose(0, 2, 1, 3)),
         apart_cc=apart_cc,
+        delays=delays,
     )
-    if apart_cc.any():
-        return with_delays(problem, MessageDelays.along(configuration, hops.hop_s, hops.hop_s))
-    return with_delays(problem, MessageDelays.of(context, configurations))
 
 
 def _apart(gpus: Sequence[Kind], hops: TypeHops) -> FloatArray:
@@ -208,13 +210,3 @@ def needs_of(one: Mapping[str, FloatArray] | Mapping[str, float], *, folded: boo
     assert rows.keys() - set(NEEDS) == {"last_gradient"}, "every need has a row"
     nothing = np.zeros(np.shape(one["work"]))
     return np.array([rows.get(name, nothing) for name in NEEDS])
-
-
-def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:
-    """The same with these messages."""
-    return problem._replace(
-        hop_s=delays.hop_s,
-        ahead_delay_s=delays.ahead_s,
-        turnaround_delay_s=delays.turnaround_s,
-        held_delay_s=delays.held_s,
-    )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solver.bounds.least_hops import MessageDelays
 from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 
@@ -71,7 +72,7 @@ class PartitionProblem(NamedTuple):
 
     Rank r is of kind `kind_r[r]` and has `least_r[r]` layers or more.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up over the ranks.
-    `apart_cc` is how much longer than `hop_s` a message from a rank on one type to one on another takes at least, a
+    `apart_cc` is how much longer than a hop a message from a rank on one type to one on another takes at least, a
     single 0 where types do not matter; `last_type` is the type of the last rank, -1 for any.
     """
 
@@ -87,10 +88,7 @@ class PartitionProblem(NamedTuple):
     last_type: int = -1
     embedding_s: float = 0.0
     update_s: float = 0.0
-    hop_s: float = 0.0
-    ahead_delay_s: float = 0.0
-    turnaround_delay_s: float = 0.0
-    held_delay_s: float = 0.0
+    delays: MessageDelays = MessageDelays()
 
 
 class PartitionStates(NamedTuple):
@@ -277,7 +275,10 @@ def rank_need_s(
     whole_way_s = max(known[WAY], before_way_s + behind_way_s)
     cycle_s = max(known[CYCLE], before[CYCLE] + cycle_s + behind_way_s)
     sum_s = before[0]
-    before_hops_s, behind_hops_s = rank * problem.hop_s + before_way_s, others * problem.hop_s + behind_way_s
+    before_hops_s, behind_hops_s = (
+        rank * problem.delays.hop_s + before_way_s,
+        others * problem.delays.hop_s + behind_way_s,
+    )
     lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
     lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
     first_end_s = before[FIRST_END] + needs[FIRST_SUM + FIRST_END, kind, gpu, n]
@@ -287,12 +288,12 @@ def rank_need_s(
     ahead_s += behind[LAST_CHUNK_BEHIND] if folded else before[LAST_CHUNK] if problem.looped else 0.0
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
     back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
-    ahead_hops_s = problem.ahead_delay_s + (v - 1.0) * (whole_way_s if folded else cycle_s)
+    ahead_hops_s = problem.delays.ahead_s + (v - 1.0) * (whole_way_s if folded else cycle_s)
     ahead_hops_s += behind_hops_s if folded else before_hops_s
     ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s + first_end_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
-    all_hops_s = problem.turnaround_delay_s + _all_ways_s(problem, whole_way_s, cycle_s)
+    all_hops_s = problem.delays.turnaround_s + _all_ways_s(problem, whole_way_s, cycle_s)
     turnaround_s = before[GRADIENT_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[GRADIENT_AFTER]
     turnaround_s = max(known[FORWARD], turnaround_s) + all_hops_s
     turnaround_s += before_hops_s if folded else behind_hops_s
@@ -308,7 +309,7 @@ def rank_need_s(
     need_s = max(need_s, lead_s + needs[FORWARDS, kind, gpu, n] + rest_s + back_s)
     if problem.looped and v > 1:
         small_s = before[SMALL_CHUNK] + needs[FIRST_SUM + SMALL_CHUNK, kind, gpu, n] + behind[SMALL_BEHIND]
-        around_s = max(known[SMALL_CHUNK], small_s) + problem.ahead_delay_s / (v - 1.0) + cycle_s
+        around_s = max(known[SMALL_CHUNK], small_s) + problem.delays.ahead_s / (v - 1.0) + cycle_s
         begin_s = needs[CYCLES, kind, gpu, n] * around_s + before[SMALL_CHUNK] + before_hops_s
         need_s = max(need_s, begin_s + needs[AFTER_CYCLES, kind, gpu, n])
     held_s = _memory_need_s(problem, at, (known, before, behind), (lead_s + lead_back_s, behind_hops_s, cycle_s))
@@ -334,13 +335,13 @@ def _memory_need_s(
         if problem.looped:
             cycles = needs[TRIP_CYCLES, kind, gpu, n]
             life_s += (cycles * weighted_s + behind[WEIGHTED_BEHIND]) * 2.0 / (v * (v - 1.0))
-            life_s += 2.0 * cycles * (problem.ahead_delay_s / (v - 1.0) + cycle_s)
+            life_s += 2.0 * cycles * (problem.delays.ahead_s / (v - 1.0) + cycle_s)
         else:
             life_s += behind_s
         own_s = needs[TRIP_LAST, kind, gpu, n] + problem.update_s
         need_s = there_and_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s
     if needs[HELD_PER_S, kind, gpu, n] > 0:
-        life_s = weighted_s + problem.held_delay_s
+        life_s = weighted_s + problem.delays.held_s
         life_s += behind_s + v * (v - 1.0) * cycle_s if problem.looped else 0.0
         own_s = needs[HELD_OWN, kind, gpu, n] + problem.update_s
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)

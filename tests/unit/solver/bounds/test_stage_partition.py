@@ -13,7 +13,7 @@ import solver.bounds.partition_pipelines
 import solver.bounds.stage_partition
 from models.plan import Configuration
 from solver.bounds.layer_windows import EVERY_END, RankKinds, rank_kinds, rank_windows
-from solver.bounds.least_hops import TypeHops
+from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.rank_needs import rank_needs
@@ -71,7 +71,7 @@ def problem(
         embedding_s=EMBEDDING_S,
         needs=np.array([needs[name][None] for name in NEEDS]),
         apart_cc=TOGETHER + (1.0 - np.eye(2)) * apart_s if apart_s else TOGETHER,
-        hop_s=hop_s,
+        delays=MessageDelays(hop_s=hop_s),
     )
 
 
