@@ -102,7 +102,7 @@ def test_an_imported_model_is_planned_and_exported_as_its_configuration_states(
     assert any("absent, taken as transformers does for gpt_oss" in note for note in imported["notes"])
     request = {**example, "workload": {**example["workload"], "architecture": imported["architecture"]}}
     request["constraints"] = {"framework": "megatron-core"}
-    envelope = client.post("/v1/plans", json=request, headers=WAIT).json()
+    envelope = ended(client, request)
     assert envelope["outcome"]["status"] == "planned", envelope
     artifact = client.get(f"{envelope['links']['self']}/artifacts/megatron-args")
     assert artifact.status_code == 200, artifact.text
