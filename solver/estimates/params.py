@@ -44,7 +44,7 @@ class EstimateParams:
     # Exponent of what a split of messages may gain, since near links are soon full.
     split_gain: float = 0.9
     # Times as many messages share the links of those that are split: of 118 chains and loops over random meshes, what
-    # detours are taken to carry together is 1 to 1.27 times the best flow (`test_distances.py`).
+    # detours are taken to carry together is 1 to 1.27 times the best flow (`solver/placement/distances.py`).
     crowded: float = 1.25
     # Weight of the fewest replicas that must leave a place, by count, against even shares (a geometric mean).
     trust_in_fewest: float = 0.75
