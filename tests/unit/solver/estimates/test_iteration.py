@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from models.catalogue import named_entry
+from models.plan import Configuration
 from models.request import PlanRequest
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
@@ -35,6 +36,15 @@ def blocks_of(context: Context, kind: str) -> Blocks:
 
 def pattern_of(context: Context, kind: str, space: Space) -> CrossingPattern:
     return next(one for one in crossing_patterns(context, space.columns) if one.kind == kind)
+
+
+def evaluated_s(context: Context, configuration: Configuration) -> float:
+    """The least time over placements of whole replicas and of whole ranks, with quick schedules."""
+    found = [
+        evaluate(context, one, lambda problem: portfolio_timing(problem, None))
+        for one in placements(context, configuration, ("replicas_whole", "ranks_whole"))
+    ]
+    return min(one.iteration_s for one in found if one is not None)
 
 
 def test_units_follow_each_other_region_by_region() -> None:
@@ -88,12 +98,7 @@ def test_the_guess_is_near_the_evaluation_on_far_zones() -> None:
     chosen = [np.flatnonzero(bounds.fits & (space.columns.pp == pp) & (space.columns.dp == 16)) for pp in (16, 17)]
     for row in [int(rows[0]) for rows in chosen]:
         configuration = configuration_of(context, space, row)
-        found = [
-            evaluate(context, one, lambda problem: portfolio_timing(problem, None))
-            for one in placements(context, configuration, ("replicas_whole", "ranks_whole"))
-        ]
-        best_s = min(one.iteration_s for one in found if one is not None)
-        assert 0.75 < best_s / float(bounds.guess_s[row]) < 1.34
+        assert 0.75 < evaluated_s(context, configuration) / float(bounds.guess_s[row]) < 1.34
 
 
 def test_what_exceeds_the_traffic_limit_is_tried_last() -> None:
@@ -157,9 +162,4 @@ def test_an_even_loop_that_needs_only_the_faster_type_is_guessed_as_it_runs() ->
     bounds = lower_bounds(context, space)
     row = int(np.flatnonzero(bounds.fits & (space.columns.dp == 32))[0])
     configuration = configuration_of(context, space, row)
-    found = [
-        evaluate(context, one, lambda problem: portfolio_timing(problem, None))
-        for one in placements(context, configuration, ("replicas_whole", "ranks_whole"))
-    ]
-    best_s = min(one.iteration_s for one in found if one is not None)
-    assert 0.75 < best_s / float(bounds.guess_s[row]) < 1.34
+    assert 0.75 < evaluated_s(context, configuration) / float(bounds.guess_s[row]) < 1.34
