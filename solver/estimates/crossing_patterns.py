@@ -16,7 +16,7 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.context import Context
 from solver.cost.columns import Columns
 from solver.estimates.params import ESTIMATES
-from solver.placement.capacity_groups import groups_by_row
+from solver.placement.capacity_groups import groups_by_row, peaks_flops_per_s
 from solver.placement.distances import ALL, EACH, BlockPaths, Blocks
 
 
@@ -66,7 +66,7 @@ class _Capacity:
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value
-        self.speed_u = np.array([context.pools[one.pools[0]].gpu.bf16_flops_per_s for one in context.capacity_groups])
+        self.peak_u = peaks_flops_per_s(context.pools, context.capacity_groups)
 
     def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
         """One capacity group after another; replicas that none holds whole lie over the capacity that is left."""
@@ -158,17 +158,17 @@ class _Capacity:
         )
 
     @cached_property
-    def _needed_speed(self) -> FloatArray:
+    def _needed_peak(self) -> FloatArray:
         """Peak of the slowest GPUs that are needed where the fastest are used first, by configuration."""
-        order = np.argsort(-self.speed_u, kind="stable")
+        order = np.argsort(-self.peak_u, kind="stable")
         need = self.columns.pp * self.columns.dp
         before = (np.cumsum(self.held_u[:, order], axis=1) < need[:, None]).sum(axis=1)
-        return np.asarray(self.speed_u[order][np.minimum(before, len(order) - 1)])
+        return np.asarray(self.peak_u[order][np.minimum(before, len(order) - 1)])
 
     def _slower(self, groups_b: Sequence[Sequence[int]], used: IntArray) -> FloatArray:
         """How many times as long the slowest of the first so many blocks takes as the slowest that is needed."""
-        slowest = np.minimum.accumulate([self.speed_u[list(own)].min() for own in groups_b])
-        return np.asarray(self._needed_speed / np.minimum(slowest[used - 1], self._needed_speed))
+        slowest = np.minimum.accumulate([self.peak_u[list(own)].min() for own in groups_b])
+        return np.asarray(self._needed_peak / np.minimum(slowest[used - 1], self._needed_peak))
 
     def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
         """The fewest replicas that some place in use has of a rank."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.cluster import Cluster, Pool
-from solver.arrays import IntArray
+from solver.arrays import FloatArray, IntArray
 from solver.network.places import ancestors_of, buildings_of
 
 
@@ -33,6 +33,11 @@ def capacity_groups_of(
     return tuple(CapacityGroup(building, gpu, tuple(members)) for (building, gpu, _), members in grouped.items())
 
 
+def peaks_flops_per_s(pools: Sequence[Pool], groups: Sequence[CapacityGroup]) -> FloatArray:
+    """Peak of one GPU of every capacity group, in BF16."""
+    return np.array([pools[group.pools[0]].gpu.bf16_flops_per_s for group in groups])
+
+
 def groups_of(pool: Pool, tp: int, cp: int) -> int:
     """Stage groups that a pool can hold; none where tensor parallelism would straddle scale-up domains."""
     return pool.num_free_gpus // (tp * cp) if pool.gpu.scale_up_domain_gpus % tp == 0 else 0
@@ -52,9 +57,8 @@ def groups_by_row(pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArra
 def bundles_by_place(pools: Sequence[Pool], tp: IntArray, cp: IntArray, together: IntArray) -> IntArray:
     """Stage groups that every place can hold, in the order of first pools, where so many of a rank share it, by row."""
     numbers = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in pools))}
-    return (
-        groups_by_row(pools, [numbers[pool.place] for pool in pools], tp, cp) // together[:, None] * together[:, None]
-    )
+    held = groups_by_row(pools, [numbers[pool.place] for pool in pools], tp, cp)
+    return held // together[:, None] * together[:, None]
 
 
 def bundles_by_row(

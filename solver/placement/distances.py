@@ -8,8 +8,9 @@ block, exchanges around the places of each.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log2
 
 import numpy as np
@@ -19,7 +20,7 @@ from solver.arrays import FloatArray, IntArray
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts, Topology
-from solver.placement.capacity_groups import CapacityGroup
+from solver.placement.capacity_groups import CapacityGroup, peaks_flops_per_s
 from solver.placement.problem import Tier
 
 ALL, EACH, EACH_BY_TYPE, TYPES = "all", "each", "each by type", "types"  # kinds, beside those of the tiers
@@ -166,16 +167,20 @@ class Distances:
         )
         return Blocks(kind, tuple(map(tuple, groups_b)), chains, loops, circles, shared)
 
-    def speed(self, group: int) -> float:
-        """Peak of one GPU of a capacity group, FLOP/s."""
-        return self.pools[self.capacity_groups[group].pools[0]].gpu.bf16_flops_per_s
+    @cached_property
+    def _detour_bytes_per_s(self) -> float:
+        return sum(self.topology.edges[edge].capacity_bytes_per_s for edge in self.topology.edges_with_detour)
+
+    def _load(self) -> _Load:
+        """No hop yet."""
+        return _Load(self.topology, self._detour_bytes_per_s)
 
     def _place(self, group: int) -> str:
         return self.pools[self.capacity_groups[group].pools[0]].place
 
     def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[BlockPath], list[BlockPath]]:
         """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
-        through, around = _Load(self.topology), list[BlockPath]()
+        through, around = self._load(), list[BlockPath]()
         chain = list[BlockPath]()
         for number, own in enumerate(groups_b):
             if number:
@@ -197,7 +202,7 @@ class Distances:
         """Around all places of these capacity groups, building by building."""
         indices = [pool for group in sorted(groups) for pool in self.capacity_groups[group].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
-        load = _Load(self.topology)
+        load = self._load()
         if len(places) > 1:
             for step in zip(places, [*places[1:], places[0]], strict=True):
                 load.step(*step, part=1.0)
@@ -223,7 +228,8 @@ def partitions(
             found.append(distances.blocks(f"tier {number}", groups))
     types = [group.gpu for group in distances.capacity_groups]
     if len(set(types)) > 1:
-        fastest_first = sorted(order, key=lambda u: (-distances.speed(u), types[u]))
+        peak_u = peaks_flops_per_s(distances.pools, distances.capacity_groups)
+        fastest_first = sorted(order, key=lambda u: (-peak_u[u], types[u]))
         found.append(distances.blocks(EACH_BY_TYPE, [[u] for u in fastest_first]))
         found.append(distances.blocks(TYPES, _grouped(order, types)))
         in_regions = _grouped(order, list(zip(region_u, types, strict=True)))
@@ -240,17 +246,20 @@ def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
 
 
 class _Load:
-    """Directed edges with what runs over them, and the hops so far."""
+    """Directed edges with what runs over them, and the hops so far.
 
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
+    Edges that may have another way round have `detour_bytes_per_s` together.
+    """
+
+    def __init__(self, topology: Topology, detour_bytes_per_s: float) -> None:
+        self.topology, self.detour_bytes_per_s = topology, detour_bytes_per_s
         self.carried, self.left = defaultdict[int, float](float), defaultdict[str, float](float)
         self.hops: list[PathFacts] = []
         self.latency_s = 0.0
 
     def copied(self) -> _Load:
         """A copy that goes on by itself."""
-        other = _Load(self.topology)
+        other = _Load(self.topology, self.detour_bytes_per_s)
         other.carried, other.left = self.carried.copy(), self.left.copy()
         other.hops, other.latency_s = list(self.hops), self.latency_s
         return other
@@ -287,24 +296,22 @@ class _Load:
         load = self.carried[worst]
         free = rates[worst] / load
         leaving = (self.topology.leaving_bytes_per_s[name] / part for name, part in self.left.items())
-        wide = min(self._with_detours_bytes_per_s(rates), *leaving, np.inf)
+        wide = min((*self._with_detours_bytes_per_s(rates), *leaving), default=free)
         edges = frozenset(self.carried)
         return BlockPath(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
 
-    def _with_detours_bytes_per_s(self, rates: dict[int, float]) -> float:
-        """What all hops may carry at once as far as links go round: what is beyond a link takes two others at least.
+    def _with_detours_bytes_per_s(self, rates: dict[int, float]) -> Iterator[float]:
+        """What all hops may carry at once as far as links go round, if they do: what is beyond one takes two others.
 
         With a_e of hops on the edges e that have another way round, of capacity c_e, and all these of capacity C the
         greatest rate r of which sum_e max(r a_e, 2 r a_e - c_e) <= C.
         """
         edges = self.topology.edges_with_detour
         taken = sorted((rates[edge] / part, rates[edge], part) for edge, part in self.carried.items() if edge in edges)
-        if not taken:
-            return np.inf
-        _, capacity, part = np.array(taken).T
-        total = sum(self.topology.edges[edge].capacity_bytes_per_s for edge in edges)
-        full, rest = np.cumsum([0.0, *capacity]), part.sum() + np.cumsum([0.0, *part])
-        return float(((total + full) / rest).min())
+        if taken:
+            _, capacity, part = np.array(taken).T
+            full, rest = np.cumsum([0.0, *capacity]), part.sum() + np.cumsum([0.0, *part])
+            yield float(((self.detour_bytes_per_s + full) / rest).min())
 
 
 def _delay_s(path: PathFacts) -> float:
