@@ -95,9 +95,8 @@ JoinedName = Annotated[str, Field(min_length=1, max_length=250, pattern=PLAIN_TE
 MOST_SECONDS = 1e7  # 116 days: an iteration that long is one of a wrong unit
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 TimeLimit = Annotated[float, Field(gt=0, le=86_400, json_schema_extra=_unit("s"))]
-TotalSeconds = Annotated[
-    float, Field(ge=0, json_schema_extra=_unit("s"))
-]  # of an answer: sums of limited times, and bounds
+# Of an answer: a sum of limited times, or a bound.
+TotalSeconds = Annotated[float, Field(ge=0, json_schema_extra=_unit("s"))]
 SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]

@@ -36,7 +36,7 @@ def definition_of(config: Config, values: Values, windows: Windows | None) -> Va
         **_windows(values["num_layers"], windows),
     }
     if windows is not None and traits.rotates_windows_only:
-        found["unrotated_layers"] = sorted(set(range(values["num_layers"])) - set(windows.layers))
+        found["unrotated_layers"] = found["attention_window"]["whole_layers"]
     if windows is not None and traits.stretches_whole_only and found.get("rope_scaling"):
         parts.append("rotary positions are stretched in layers without a window only")
     more = traits.more(config, values) if traits.more is not None else {}

@@ -56,7 +56,7 @@ _WITHOUT_EFFECT = """
     scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn attention_softmax_in_fp32
     scale_attention_softmax_in_fp32 inference_runner pre_allocate_kv_cache validate_runner_input max_batch_size
     max_sequence_length _attn_implementation attn_implementation
-    id2label label2id num_labels problem_type finetuning_task rotary_pct position_embedding_type
+    id2label label2id num_labels problem_type finetuning_task position_embedding_type
     layer_switch order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block
     use_parallel_embedding eod_token_id pad_id text_start_id text_end_id org_vocab_size cla_share_factor
     use_mixed_mlp_moe moe_drop_tokens moe_random_routing_dropped_token capacity_factor norm_type use_rotary_pos_emb

@@ -14,6 +14,7 @@ from app.faults import Fault, Refused, refused
 from models.pointers import is_position, parts_of
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
+from solver.questions.losses import changes_of
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -38,8 +39,6 @@ def without_places(request: PlanRequest, lost: Sequence[str]) -> PlanRequest:
 
     Raises Refused for a place that the request does not have.
     """
-    from solver.questions.losses import changes_of  # imports the solver, which takes seconds
-
     return read_model(PlanRequest, changed_document(request, changes_of(request, lost, "place"), "/lost_places"))
 
 
