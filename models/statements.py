@@ -48,8 +48,8 @@ class SpaceLimits:
         return (
             "Where the request leaves them open, the space has powers of two as tp, cp and ep, cp up to "
             f"{self.max_context_parallel}, usual pp up to {self.max_pipeline_ranks}, up to {self.max_chunks} chunks "
-            f"per rank and {self.max_micro_batch} sequences per micro-batch. Each stage has a layer; even ends have "
-            "the average share less their extra work."
+            f"per rank and {self.max_micro_batch} sequences per micro-batch. Each stage has a layer, but of an even "
+            "split the last may have none; its ends have the average share less their extra work."
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.configurations.pricing import Shares, StageCosts, least_cost, moe_among
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_cost, moe_among
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
@@ -181,13 +181,17 @@ class SplitRanks:
     capacity_per_byte: FloatArray | float = 1.0
 
 
-def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:
-    """The stage with the fewest layers, wherever they are: with the fewest MoE layers and with the most."""
-    split = shares.split
+def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, ...]:
+    """The stage with the fewest layers, wherever they are, with the fewest MoE layers and with the most; and the last.
+
+    The last has the logits, and may have nothing else.
+    """
+    split, context = shares.split, price.context
     inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle, split.first)
-    layers = np.minimum.reduce([split.first, split.last, inner])
-    fewest, most = (number[layers] for number in moe_among(price.context))
-    return price.of(layers - fewest, fewest), price.of(layers - most, most)
+    layers = np.minimum(split.first, inner)
+    fewest, most = (number[layers] for number in moe_among(context))
+    last = price.of(*kinds(context, shares.num_layers - split.last, shares.num_layers), logits=1.0)
+    return price.of(layers - fewest, fewest), price.of(layers - most, most), last
 
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:

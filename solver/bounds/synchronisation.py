@@ -163,7 +163,7 @@ class SynchronisationTail:
 def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     """The exchange of the smallest stage, the most that overlaps, the least update, over the types.
 
-    The stage is taken to have the fewest layers and no end.
+    The stage is taken to have the fewest layers and no end, or to be the last.
     """
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)

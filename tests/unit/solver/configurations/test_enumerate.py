@@ -166,6 +166,7 @@ def test_the_split_hands_out_every_layer(layers: int, stages: int, first: float,
     assert len(split) == stages
     assert sum(split) == layers
     assert min(split) >= 0
+    assert min(split[:-1], default=1) >= 1, "only the last stage may have no layers"
     assert max(split[1:-1], default=0) - min(split[1:-1], default=0) <= 1
 
 

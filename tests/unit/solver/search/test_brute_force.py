@@ -124,3 +124,25 @@ def test_three_buildings(link: str, gpus: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_chunks() -> None:
     holds(asked("near", H100, A100, pp=[2], vpp=[1, 2]))
+
+
+def _with_vocabulary(request: PlanRequest, size: int) -> PlanRequest:
+    """The same with so many words, of which the logits of the last stage are."""
+    document = request.model_dump(mode="json")
+    document["workload"]["architecture"]["vocab_size"] = size
+    return PlanRequest.model_validate(document)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_last_stage_without_layers(link: str) -> None:
+    request = _with_vocabulary(asked(link, H100, H100, pp=[2, 3, 4]), 1_000_000)
+    context = context_of(request)
+    space = enumerate_space(request)
+    assert any(configuration_of(context, space, row).layers_per_stage[-1] == 0 for row in range(len(space)))
+    holds(request)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", LINKS)
+def test_a_last_chunk_without_layers(link: str) -> None:
+    holds(_with_vocabulary(asked(link, H100, H100, pp=[2], vpp=[1, 2, 3]), 1_000_000))
