@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks import accuracy_page, accuracy_runs, cross_site
 from benchmarks.leave_one_out import table as left_out_table
+from benchmarks.measured_network import validate_network
+from benchmarks.measured_pipelines import PipelineReport, validate_pipeline
 from benchmarks.training_tables import accuracy_tables
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.calibration.network import validate_network
-from solver.calibration.pipeline import PipelineReport, validate_pipeline
 from solver.calibration.report import ErrorSummary, ValidationReport
 from solver.pipeline.solve import solve_pipeline
 
@@ -27,7 +27,7 @@ TARGET = Path(__file__).parent.parent / "docs" / "accuracy.md"
 HEAD = """# Accuracy
 
 Predictions against published measurements, in percent. Printed by `make accuracy`; one fit of all software, never per
-row. Other rows of the same columns: `isthmus accuracy training|network|pipeline ROWS.csv`.
+row. Training runs of your own, in the same columns: `isthmus accuracy training ROWS.csv`.
 """
 LEFT_OUT_NOTE = """What to expect of runs of a kind that nobody measured: every family is predicted by constants fitted
 to the others, and its 10 to 90 % interval has the spread that the others showed. Facts about software that move a prior

@@ -9,8 +9,8 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.measured_pipelines import CLEAR_DIFFERENCE
 from models.stack import StackProfile
-from solver.calibration.pipeline import CLEAR_DIFFERENCE
 from solver.calibration.report import ErrorSummary, ReportBuilder, ValidationReport
 from solver.calibration.rows import Run
 from solver.calibration.training import Compared, Rows, compare, validate_training

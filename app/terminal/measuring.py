@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +17,9 @@ from app.terminal.screen import Screen, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-SUBJECTS = ("training", "network", "pipeline")
+SUBJECT = "training"
 ERRORS = ("mean_abs", "median_abs", "bias", "worst")
-Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]
+Subject = Annotated[str, typer.Argument(help="training")]
 
 
 def accuracy(subject: Subject, rows: File, *, screen: Screen) -> None:
@@ -59,17 +58,12 @@ def calibrate(
 
 def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Errors per family and in total, as plain values."""
-    if subject not in SUBJECTS:
-        allowed = ", ".join(SUBJECTS)
-        raise refused("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
-                      remedy=f"Use one of {allowed}.", where="first argument")  # fmt: skip
-    module = importlib.import_module(f"solver.calibration.{subject}")
-    validate: Callable[[Sequence[Mapping[str, str]]], Any] = getattr(module, f"validate_{subject}")
-    try:
-        report: dict[str, Any] = validate(rows).to_dict()
-    except KeyError as missing:
-        remedy = f"Use the columns of the measured {subject} data."
-        raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
+    if subject != SUBJECT:
+        raise refused("not-an-option", f"no measured subject is called {subject!r}", allowed=SUBJECT,
+                      remedy=f"Use {SUBJECT}.", where="first argument")  # fmt: skip
+    from solver.calibration.training import validate_training
+
+    report = validate_training(rows).to_dict()
     if not report["total"]["rows"]:
         reasons = "; ".join(report["total"]["skipped"]) or "there are no rows"
         raise refused("too-few-rows", f"no row can be used: {reasons}", remedy="Fill the columns that are named.")

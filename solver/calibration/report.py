@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean, median
+from typing import Any
 
 from solver.cost.uncertainty import interval
 
@@ -94,7 +95,7 @@ class ValidationReport:
     families: Mapping[str, ErrorSummary]
     total: ErrorSummary
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
             "families": {name: summary.to_dict() for name, summary in sorted(self.families.items())},

@@ -17,11 +17,11 @@ FIELD = set(
     re.findall(
         r"\w+",
         """
-        boundary cell chain clock column commodity communicator connection cost curve defect delay dispatch
+        boundary chain clock column commodity communicator connection cost curve defect delay dispatch
         distance efficiency estimate event gemm goal graph history hook init instance interval job layer
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem
-        programme protocol rate reservation routing sample scheduler segment server shape solution static steady
+        programme protocol rate reservation routing scheduler segment server shape solution static steady
         stream sum synchronisation table tail technology tick timing topology traffic validation var window wire
         """,
     )
@@ -34,7 +34,7 @@ PLAIN = set(
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact few found given improve kind leaving
         known named no on once one pooled prediction priced pricing publisher reading record report
-        returned round run sent setting share shared sharing short side skip skipped split stated
+        returned round run sent setting share shared sharing short side skip split stated
         step summary tie timed too type unfinished unknown unpriced use wait way work
         """,
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.measured_pipelines import PipelineReport, validate_pipeline
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.calibration.pipeline import PipelineReport, validate_pipeline
 from solver.pipeline.portfolio import quick_schedule
 
 MEASURED = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.calibration.network import validate_network
+from benchmarks.measured_network import validate_network
 from solver.calibration.report import ValidationReport
 
 DATA = Path(__file__).parent / "data" / "measured_network.csv"

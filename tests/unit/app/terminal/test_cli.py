@@ -151,7 +151,7 @@ def test_a_csv_with_ragged_rows_is_refused(
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3\n")
-    assert run(settings, "accuracy", "network", str(path)) == 2
+    assert run(settings, "accuracy", "training", str(path)) == 2
     assert "line 3" in capsys.readouterr().err
 
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-# Three all-reduce runs of nccl-tests on one A100 node. Source: VIA-Research/vTrain, trace/a100 (MIT).
 from tests.unit.app.terminal.commands import run
 
-NETWORK = """kind,system,fabric,ranks,nodes,collective,algo,size_bytes,time_us,busbw_GBps,fraction_of_line_rate,\
-distance,rtt_us,source,notes
-collective,A100 8-GPU node,NVLink,2,1,all_reduce,,1048576,44.21,23.72,,,,vTrain,
+# A run of Megatron-LM as its paper measured it: Narayanan et al., SC21, table 1.
+RUN = """family,arch,params_b,layers,hidden,ffn_hidden,gated_mlp,heads,seq_len,vocab,gpu,num_gpus,tp,pp,dp,cp,gbs,\
+precision,recompute,schedule,framework,iter_time_s,source,notes
+megatron_sc21,dense,3.6,30,3072,12288,0,32,2048,51200,A100-80G,64,2,1,32,1,512,fp16,full,,Megatron-LM,3.697,SC21,
 """
 
 
 def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
-    rows.write_text(NETWORK)
-    assert run(None, "accuracy", "network", str(rows), "--json") == 0
+    rows.write_text(RUN)
+    assert run(None, "accuracy", "training", str(rows), "--json") == 0
     report = json.loads(capsys.readouterr().out)
     figures = {
         "rows",
@@ -34,17 +34,17 @@ def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(report) == {"families", "total"}
     assert set(report["total"]) == figures
     assert report["total"]["rows"] == 1
-    assert run(None, "accuracy", "network", str(rows)) == 0
+    assert run(None, "accuracy", "training", str(rows)) == 0
     assert "Prediction errors" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("table", "what"),
     [
-        (NETWORK.replace("rtt_us", "nodes"), "the column 'nodes' twice"),
-        (NETWORK.replace(",vTrain,", ",vTrain"), "line 2 has 14 cells under 15 columns"),
-        (NETWORK.replace("vTrain", '"vTrain'), "unexpected end of data"),
-        (NETWORK.replace("vTrain", "M\xfcnchen").encode("latin-1"), "is not UTF-8"),
+        (RUN.replace("layers", "hidden"), "the column 'hidden' twice"),
+        (RUN.replace(",SC21,", ",SC21"), "line 2 has 23 cells under 24 columns"),
+        (RUN.replace("SC21", '"SC21'), "unexpected end of data"),
+        (RUN.replace("SC21", "M\xfcnchen").encode("latin-1"), "is not UTF-8"),
     ],
 )
 def test_what_is_no_table_is_refused_with_its_line(
@@ -52,19 +52,19 @@ def test_what_is_no_table_is_refused_with_its_line(
 ) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_bytes(table if isinstance(table, bytes) else table.encode())
-    assert run(None, "accuracy", "network", str(rows)) == 2
+    assert run(None, "accuracy", "training", str(rows)) == 2
     assert what in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
-    "change", [("\n", "\r\n"), ("\n", "\r"), (",", " , "), ("kind", "\ufeffkind"), ("kind", "\nkind", 1)]
+    "change", [("\n", "\r\n"), ("\n", "\r"), (",", " , "), ("family", "\ufefffamily"), ("family", "\nfamily", 1)]
 )
 def test_a_table_is_read_however_it_was_saved(
     change: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = tmp_path / "rows.csv"
-    rows.write_bytes(NETWORK.replace(*change).encode())
-    assert run(None, "accuracy", "network", str(rows), "--json") == 0
+    rows.write_bytes(RUN.replace(*change).encode())
+    assert run(None, "accuracy", "training", str(rows), "--json") == 0
     assert json.loads(capsys.readouterr().out)["total"]["rows"] == 1
 
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from benchmarks import measured_fabrics
 from solver.network import fabrics
 from solver.network.efficiency import EfficiencyCurve, FabricProfile
 
@@ -15,8 +16,8 @@ PROFILES = [
     fabrics.HOPPER_NVLINK,
     fabrics.BLACKWELL_NVLINK,
     fabrics.MI300X_XGMI,
-    fabrics.ROCE,
-    fabrics.EFA,
+    measured_fabrics.ROCE,
+    measured_fabrics.EFA,
 ]
 
 
@@ -42,8 +43,8 @@ def test_the_plateau_is_straight_between_given_counts_and_constant_beyond():
 
 def test_small_messages_over_many_nodes_are_bound_by_latency():
     """One to two orders of magnitude below the line rate, as no constant efficiency can show."""
-    assert fabrics.ROCE.line_fraction("all_reduce", 2**24, 1024, num_nodes=128) < 0.02
-    assert fabrics.ROCE.line_fraction("all_reduce", 2**34, 16, num_nodes=2) > 0.9
+    assert measured_fabrics.ROCE.line_fraction("all_reduce", 2**24, 1024, num_nodes=128) < 0.02
+    assert measured_fabrics.ROCE.line_fraction("all_reduce", 2**34, 16, num_nodes=2) > 0.9
 
 
 def test_a_gather_moves_half_of_an_all_reduce():

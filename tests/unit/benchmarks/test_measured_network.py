@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.calibration.network import validate_network
+from benchmarks.measured_network import validate_network
 
 EMPTY = dict.fromkeys(
     ("kind", "system", "fabric", "ranks", "nodes", "collective", "algo", "size_bytes", "time_us", "busbw_GBps"), ""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from benchmarks import measured_fabrics
 from models.cluster import Tier
 from models.transport import Collective
 from solver.calibration.report import ReportBuilder, ValidationReport
@@ -41,8 +42,8 @@ _SYSTEMS: tuple[tuple[str, str, FabricProfile], ...] = (
     (r"^V100 8-GPU", "v100_node", fabrics.V100_NVLINK),
     (r"^8x H[12]00", "h200_node", fabrics.HOPPER_NVLINK),
     (r"^8x B[23]00", "b200_node", fabrics.BLACKWELL_NVLINK),
-    (r"^\d+x8 B200", "b200_multi_node", fabrics.EFA),
-    (r"^\d+x8 H200", "h200_multi_node", fabrics.EFA),
+    (r"^\d+x8 B200", "b200_multi_node", measured_fabrics.EFA),
+    (r"^\d+x8 H200", "h200_multi_node", measured_fabrics.EFA),
     (r"MI300X", "mi300x_node", fabrics.MI300X_XGMI),
 )
 _COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
@@ -108,7 +109,7 @@ def _ratio(row: Row) -> Sample | Skipped:
     exchange = row["collective"].startswith("all_to_all")
     collective: Collective = "all_to_all" if exchange else "all_reduce"
     inside = row["fabric"].startswith("NVLink")
-    profile = fabrics.SIMAI_NVLINK if inside else fabrics.ROCE
+    profile = measured_fabrics.SIMAI_NVLINK if inside else measured_fabrics.ROCE
     family = f"line_rate_{'exchange' if exchange else 'ring'}_{'node' if inside else 'multi_node'}"
     fraction = profile.line_fraction(
         collective, float(row["size_bytes"]), int(row["ranks"]), num_nodes=1 if inside else int(row["nodes"])
@@ -121,9 +122,9 @@ def _point_to_point(row: Row) -> Sample | Skipped:
         return _long_haul_throughput(row)
     across = row["distance"].startswith("other region")
     cloud = re.match(r"GCP (\S+)", row["system"])
-    profile = fabrics.cloud_vm(cloud.group(1)) if cloud else None
+    profile = measured_fabrics.cloud_vm(cloud.group(1)) if cloud else None
     if profile is None and "Slingshot" in row["fabric"]:
-        profile = fabrics.SLINGSHOT
+        profile = measured_fabrics.SLINGSHOT
     if profile is None:
         return Skipped("point_to_point", f"no profile for {row['system']}")
     size = float(row["size_bytes"])
