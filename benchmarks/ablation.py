@@ -100,7 +100,6 @@ ORDERING: dict[str, Patches] = {
     "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
     "exact: both stages of a rank": {"solver.pipeline.exact.horizon_search.joint_ranks_of": _answering(None)},
     "steady states that repeat": {"solver.pipeline.solve.repeat": NOTHING},
-    "hill climbing over policies (blocking sends)": {"solver.pipeline.solve.tune": NOTHING},
     "windows of an order": {"solver.pipeline.solve.improve_by_windows": NOTHING},
     "annealing": {"solver.pipeline.solve.anneal": NOTHING},
     "tabu search": {"solver.pipeline.local_search.descent.tabu_orders": _without_orders},

@@ -16,7 +16,6 @@ from solver.pipeline.exact.shaving import shave_windows
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.annealing import anneal
 from solver.pipeline.local_search.descent import descend
-from solver.pipeline.local_search.policies import tuned_orders
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
@@ -46,8 +45,8 @@ def solve_pipeline(
 
     `incumbent` gets the first schedule as soon as there is one, and better ones while writing them out costs little.
 
-    With blocking sends only generators and policies of list scheduling are tried, and the bound is that of asynchronous
-    sends: waiting for messages only ever makes an order slower.
+    Exact and tabu search do not know blocking sends: with them annealing has all of the time, and the bound is that of
+    asynchronous sends, since waiting for messages only ever makes an order slower.
 
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
@@ -78,7 +77,7 @@ def search_pipeline(
     for order in known:
         search.offer(order, "known")
     if search.shape.blocking:
-        tune(search)
+        anneal(search, search.left_s)
     elif prove:
         _search_and_prove(search)
     else:
@@ -133,18 +132,6 @@ class IncumbentPublisher:
         self._last = stands
         self.incumbent(finish(search))
         self.spent_s += search.elapsed_s - began_s
-
-
-def tune(search: PipelineSearch) -> None:
-    """Hill climbing over policies of list scheduling, for all the time that is left."""
-
-    def stop() -> bool:
-        search.worked()
-        return search.over
-
-    if not stop():
-        for _, order in tuned_orders(search.shape, search.problem.objective, search.problem.options.seed, stop):
-            search.offer(order, "tuned greedy")
 
 
 def prove_and_search(search: PipelineSearch) -> None:

@@ -1,1 +1,1 @@
-"""Better orders from good ones: annealing, tabu, steady states; for blocking sends hill climbing over policies."""
+"""Better orders from good ones: annealing, which knows blocking sends, too, tabu search and steady states."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from benchmarks.pipeline_cases import random_v_case
 from models.schedule import PipelineProblem
 from solver.clock import WorkClock
 from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
@@ -42,9 +44,9 @@ def with_late_exchanges() -> PipelineProblem:
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems())
-def test_orders_pass_the_judge_and_never_get_worse(problem: PipelineProblem) -> None:
-    first_s, search = searched(problem, 0.05)
+@given(problems(), st.sampled_from(("asynchronous", "blocking")))
+def test_orders_pass_the_judge_and_never_get_worse(problem: PipelineProblem, sends: str) -> None:
+    first_s, search = searched(problem.model_copy(update={"sends": sends}), 0.05)
     assert search.value_s <= first_s
     finish(search)  # judges the schedule
 
@@ -64,6 +66,13 @@ def test_strictly_guided_orders_fit_or_are_none(problem: PipelineProblem) -> Non
 def test_exchanges_of_chunks_come_into_the_order_that_hides_them() -> None:
     first_s, search = searched(with_late_exchanges(), 1.0)
     assert search.value_s < first_s * 0.97
+
+
+def test_ranks_that_wait_for_their_messages_are_ordered_better_too() -> None:
+    problem = random_v_case(4, 8, 401, 10.0).model_copy(update={"sends": "blocking"})
+    first_s, search = searched(problem, 1.0)
+    assert search.value_s < first_s * 0.99
+    finish(search)
 
 
 def test_the_same_seed_finds_the_same_order() -> None:
