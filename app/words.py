@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from models.plan import Plan
+    from models.transport import TransportChoice
 
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
@@ -26,6 +27,13 @@ TIME_PARTS = (
     ("optimizer", "optimizer_s"),
     ("step overhead", "overhead_s"),
 )
+
+
+def balancing_and_reliability(choice: TransportChoice) -> tuple[str, str]:
+    """How a transport balances flows and recovers losses, in words; dashes in a scale-up domain."""
+    if choice.tier == "scale_up":
+        return "–", "–"
+    return choice.load_balancing.replace("_", " "), choice.reliability.replace("_", " ")
 
 
 def rounded(value: float, digits: int = 4) -> str:

@@ -4,23 +4,12 @@ The planner takes scale-out rates from the software stack and the link graph ins
 """
 
 from solver.network.efficiency import EfficiencyCurve, FabricProfile
-from solver.network.fabrics import ML_ENGINEERING
+from solver.network.fabrics import ML_ENGINEERING, SIMAI
 
-_SIMAI = "fractions of line rate in aliyun/SimAI, inputs/ratio/nic_ratio.csv and ata_ratio.csv"
 _SAILOR = "point-to-point curves in eth-easl/sailor, providers/multizone_bandwidths.json"
 
-# Ratios do not say the line rate; 200 GB/s (NVLink of the H800) and 400 GB/s per node only turn bytes into seconds.
-SIMAI_NVLINK = FabricProfile(
-    name="NVLink of 200 GB/s, 8 GPUs",
-    line_bytes_per_s=200e9,
-    curves={
-        "*": EfficiencyCurve(base_s=101e-6, hop_s=0.0, fill_s=2.57e-6, plateau=((8, 0.803),)),
-        "all_to_all": EfficiencyCurve(base_s=28.3e-6, hop_s=0.0, fill_s=5.75e-6, plateau=((8, 0.794),)),
-    },
-    source=_SIMAI,
-)
-
-# A ring pays 35 us per node: network hop and the hops inside the node. All-to-all loses plateau to incast.
+# Ratios do not say the line rate: 400 GB/s per node only turns bytes into seconds. A ring pays 35 us per node: network
+# hop and the hops inside the node. All-to-all loses plateau to incast.
 ROCE = FabricProfile(
     name="RoCE, 8 cards of 400 Gb/s per node",
     line_bytes_per_s=400e9,
@@ -30,7 +19,7 @@ ROCE = FabricProfile(
             base_s=17.2e-6, hop_s=0.0, fill_s=0.285e-6, plateau=((2, 0.828), (4, 0.966), (8, 0.943), (16, 0.892))
         ),
     },
-    source=_SIMAI,
+    source=SIMAI,
 )
 
 EFA = FabricProfile(

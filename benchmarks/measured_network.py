@@ -109,7 +109,7 @@ def _ratio(row: Row) -> Sample | Skipped:
     exchange = row["collective"].startswith("all_to_all")
     collective: Collective = "all_to_all" if exchange else "all_reduce"
     inside = row["fabric"].startswith("NVLink")
-    profile = measured_fabrics.SIMAI_NVLINK if inside else measured_fabrics.ROCE
+    profile = fabrics.SIMAI_NVLINK if inside else measured_fabrics.ROCE
     family = f"line_rate_{'exchange' if exchange else 'ring'}_{'node' if inside else 'multi_node'}"
     fraction = profile.line_fraction(
         collective, float(row["size_bytes"]), int(row["ranks"]), num_nodes=1 if inside else int(row["nodes"])

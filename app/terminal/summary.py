@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from app.terminal.screen import table
-from app.words import TIME_PARTS, runnable_in_words
+from app.words import TIME_PARTS, balancing_and_reliability, runnable_in_words
 
 if TYPE_CHECKING:
     from app.wire import Validation
@@ -44,7 +44,11 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
         console.print("  to do: allow more time (--time-limit), or narrow constraints.allowed")
     else:
         print_plan(console, outcome.plan)
-        end = "the search ended by itself" if outcome.complete else "the search was stopped before its end"
+        end = (
+            "the search ended by itself"
+            if outcome.complete
+            else "its limit or you stopped the search; more time may find a better plan or a higher bound"
+        )
         console.print(f"Found in {outcome.elapsed_s:.1f} s; {end}.")
 
 
@@ -179,7 +183,7 @@ def _width(drawn: Table, console: Console) -> int:
 
 def _transport(plan: Plan) -> Table:
     headings = ("of", "tier", "operation", "algorithm", "balancing", "reliability", ">QPs", ">GB/s")
-    rows = ((one.dimension, one.tier, one.collective, one.algorithm, one.load_balancing, one.reliability,
+    rows = ((one.dimension, one.tier, one.collective, one.algorithm, *balancing_and_reliability(one),
              str(one.num_queue_pairs), f"{one.effective_bytes_per_s / GB:.2f}")
             for one in plan.transport[:16])  # fmt: skip
     return table("Transport", *headings, rows=rows)

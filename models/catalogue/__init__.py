@@ -33,4 +33,6 @@ def named_entry(kind: Kind, value: Any) -> Any:
         return _entries(kind)[value]
     except KeyError:
         known = ", ".join(entry_names(kind))
-        raise ValueError(f"no {kind} entry is called {value!r}: use one of {known}, or give the whole object") from None
+        raise ValueError(
+            f"no {kind} entry is called {value!r}: use one of {known}, or give the whole object wherever it is meant"
+        ) from None

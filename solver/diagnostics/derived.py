@@ -21,8 +21,10 @@ def model_size(request: PlanRequest) -> Iterator[Found]:
     """Parameters of the model, and those that a token meets."""
     job = job_of(request.workload)
     active = f", {job.active_parameters / 1e9:,.4g} billion active per token" if job.num_experts > 1 else ""
+    extra = job.num_mtp_layers
+    more = f", with {extra} layer{'s' * (extra > 1)} of multi-token prediction" if extra else ""
     name = job.architecture.name
-    yield "/workload/architecture", f"{name} has {job.total_parameters / 1e9:,.4g} billion parameters{active}"
+    yield "/workload/architecture", f"{name} has {job.total_parameters / 1e9:,.4g} billion parameters{active}{more}"
 
 
 def step_work(request: PlanRequest) -> Iterator[Found]:

@@ -9,6 +9,7 @@ MIB = float(2**20)
 
 _VTRAIN = "nccl-tests out-of-place all-reduce sweeps in the vTrain artifact (VIA-Research/vTrain, MIT)"
 ML_ENGINEERING = "sweeps in stas00/ml-engineering, network/README.md"
+SIMAI = "fractions of line rate in aliyun/SimAI, inputs/ratio/nic_ratio.csv and ata_ratio.csv"
 
 A100_NVLINK = FabricProfile(
     name="NVLink 3, 8 GPUs",
@@ -86,8 +87,19 @@ MI300X_XGMI = FabricProfile(
     source=f"{ML_ENGINEERING} (8x MI300X, plateaus; latency terms of NVLink 3)",
 )
 
-# Up to which rate of a domain a generation is taken: between it and the next.
-_SCALE_UP_BY_RATE = ((200e9, V100_NVLINK), (350e9, A100_NVLINK), (600e9, HOPPER_NVLINK))
+# NVLink of the H800. Ratios do not say the line rate: 200 GB/s only turns bytes into seconds.
+SIMAI_NVLINK = FabricProfile(
+    name="NVLink of 200 GB/s, 8 GPUs",
+    line_bytes_per_s=200e9,
+    curves={
+        "*": EfficiencyCurve(base_s=101e-6, hop_s=0.0, fill_s=2.57e-6, plateau=((8, 0.803),)),
+        "all_to_all": EfficiencyCurve(base_s=28.3e-6, hop_s=0.0, fill_s=5.75e-6, plateau=((8, 0.794),)),
+    },
+    source=SIMAI,
+)
+
+# Up to which rate of a domain a generation is taken: between its own rate (150, 200, 300, 450 GB/s) and the next one's.
+_SCALE_UP_BY_RATE = ((175e9, V100_NVLINK), (250e9, SIMAI_NVLINK), (350e9, A100_NVLINK), (600e9, HOPPER_NVLINK))
 
 
 def scale_up_profile(scale_up_bytes_per_s: float, *, full_mesh: bool = False) -> FabricProfile:

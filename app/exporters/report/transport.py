@@ -8,7 +8,7 @@ from app.exporters.report.figures import folded, paragraph, section, table
 from app.exporters.report.formatting import count, number, percent, rate, size
 from app.exporters.report.markup import Child, Markup, joined
 from app.exporters.report.scene import UPLINK, Scene
-from app.words import rounded, seconds
+from app.words import balancing_and_reliability, rounded, seconds
 from models.transport import LinkLoad, TransportChoice
 
 MAX_LINKS = 400
@@ -40,8 +40,7 @@ def _choice_row(one: TransportChoice) -> list[Child]:
         count(one.num_ranks),
         number(one.message_bytes, size),
         one.algorithm.replace("_", " "),
-        one.load_balancing.replace("_", " "),
-        one.reliability.replace("_", " "),
+        *balancing_and_reliability(one),
         f"{count(one.num_queue_pairs)} × {count(one.num_outstanding)} × {size(one.chunk_bytes)}",
         number(one.expected_s, seconds),
         number(one.effective_bytes_per_s, rate),

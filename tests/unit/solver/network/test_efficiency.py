@@ -72,7 +72,12 @@ def test_the_algorithm_outranks_the_collective():
 
 @pytest.mark.parametrize(
     ("rate", "profile"),
-    [(150e9, fabrics.V100_NVLINK), (300e9, fabrics.A100_NVLINK), (450e9, fabrics.HOPPER_NVLINK)],
+    [
+        (150e9, fabrics.V100_NVLINK),
+        (200e9, fabrics.SIMAI_NVLINK),  # NVLink of the H800, cut down from that of the H100
+        (300e9, fabrics.A100_NVLINK),
+        (450e9, fabrics.HOPPER_NVLINK),
+    ],
 )
 def test_generations_are_found_by_rate(rate, profile):
     assert fabrics.scale_up_profile(rate) is profile
