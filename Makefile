@@ -166,7 +166,7 @@ ablation: setup ## every engine and bound taken out alone: what changes (SCHEDUL
 fuzz: setup ## random requests under laws (SEED=N MINUTES=10): judge, bounds, INFEASIBLE, invariances; findings shrink to a JSON in fuzz-findings/
 	$(BIN)/python -m tests.laws --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --out fuzz-findings
 
-accuracy: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows)
+accuracy: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows; a folder with all of them writes docs/accuracy.md)
 	$(BIN)/python -m benchmarks.accuracy $(DATA)
 
 openapi: setup ## write openapi.json

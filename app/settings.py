@@ -203,7 +203,7 @@ class Settings(BaseModel):
     max_active_plans: PositiveInt = Field(200, description="Queued and running plans of one key before 429.")
     max_submissions_per_minute: PositiveInt = Field(120, description="Submissions of one key in a minute before 429.")
     max_running_per_key: PositiveInt = Field(1000, description="Plans of one key searched at once, on all workers.")
-    num_urgent_solves: PositiveInt = Field(1, description="Plans of urgency 0 that this worker searches besides.")
+    num_urgent_solves: PositiveInt = Field(1, description="Plans of priority 0 that this worker searches besides.")
     max_study_plans: PositiveInt = Field(256, description="Largest study, in plans.")
     max_calibration_rows: PositiveInt = Field(2000, description="Largest calibration, in rows.")
     max_calibrations: PositiveInt = Field(1000, description="Stored calibrations of one owner before 429.")

@@ -1,8 +1,8 @@
 """Errors of the cost, network and pipeline models against measured rows, as tables.
 
-`python -m benchmarks.accuracy FOLDER` reads the `measured_*.csv` of a folder, prints the tables and writes
-docs/accuracy.md and the data of the desk's page. The profiles are those that ship; only where a family is left out are
-constants fitted, to the others.
+`python -m benchmarks.accuracy FOLDER` reads the `measured_*.csv` of a folder and prints the tables. A folder that has
+all of them also gives docs/accuracy.md and the data of the desk's page. The profiles are those that ship; only where a
+family is left out are constants fitted, to the others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from solver.calibration.report import ErrorSummary, ValidationReport
 from solver.pipeline.solve import solve_pipeline
 
 SEARCH_S = 20.0
+MEASURED = ("training", "network", "crossdc_pipeline")  # the files of the document, as measured_NAME.csv
 TARGET = Path(__file__).parent.parent / "docs" / "accuracy.md"
 HEAD = """# Accuracy
 
-Predictions against published measurements, in percent. Printed by `make accuracy`; one fit of all software, never per
-row. Training runs of your own, in the same columns: `isthmus accuracy training ROWS.csv`.
+Predictions against published measurements, in percent. `make accuracy DATA=FOLDER` writes this from a folder with
+measured_training.csv, measured_network.csv and measured_crossdc_pipeline.csv; `make accuracy` prints the tables whose
+rows are in the repository, of networks and of runs across sites. One fit of all software, never per row. Training runs
+of your own, in the same columns: `isthmus accuracy training ROWS.csv`.
 """
 LEFT_OUT_NOTE = """What to expect of runs of a kind that nobody measured: every family is predicted by constants fitted
 to the others, and its 10 to 90 % interval has the spread that the others showed. Facts about software that move a prior
@@ -71,9 +74,7 @@ def _line(name: str, one: ErrorSummary) -> str:
 def document(folder: Path) -> str:
     """All tables for the files that the folder has."""
     parts = [HEAD]
-    training, network, pipeline = (
-        folder / f"measured_{name}.csv" for name in ("training", "network", "crossdc_pipeline")
-    )
+    training, network, pipeline = (_file_of(folder, name) for name in MEASURED)
     if training.exists():
         parts.append(f"## Training\n\n{accuracy_tables(rows_of(training))}")
         parts.append(
@@ -85,6 +86,10 @@ def document(folder: Path) -> str:
         parts.append(f"## Pipeline schedules across sites\n\n{PIPELINE_NOTE}\n{_pipeline(rows_of(pipeline))}")
     parts.append(f"## Runs across sites that nobody fitted\n\n{cross_site.table(cross_site.published())}")
     return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    return folder / f"measured_{name}.csv"
 
 
 def _pipeline(rows: Sequence[dict[str, str]]) -> str:
@@ -117,7 +122,7 @@ def _cells(report: PipelineReport) -> str:
 
 
 def main() -> int:
-    """Print and write the tables."""
+    """Print the tables, and write the pages where the folder has the rows of all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("tests/published/data"))
     arguments = parser.parse_args()
@@ -125,12 +130,15 @@ def main() -> int:
         sys.stderr.write(f"{arguments.folder} holds no measured_training.csv, measured_network.csv or similar\n")
         return 2
     text = document(arguments.folder)
+    sys.stdout.write(text)
+    files = [_file_of(arguments.folder, name) for name in MEASURED]
+    missing = ", ".join(file.name for file in files if not file.exists())
+    if missing:
+        sys.stderr.write(f"{TARGET.name} is left as it is: {arguments.folder} lacks {missing}\n")
+        return 0
     TARGET.write_text(text, encoding="utf-8")
     accuracy_page.DATA.write_text(accuracy_page.page_data(text), encoding="utf-8")
-    training = arguments.folder / "measured_training.csv"
-    if training.exists():
-        accuracy_runs.DATA.write_text(accuracy_runs.runs_data(rows_of(training)), encoding="utf-8")
-    sys.stdout.write(text)
+    accuracy_runs.DATA.write_text(accuracy_runs.runs_data(rows_of(files[0])), encoding="utf-8")
     return 0
 
 

@@ -132,7 +132,8 @@ class Config:
             raise self._document.refused(self._pointer,
                                          f"the field {name!r} of a {self.family.model_type} configuration is missing",
                                          code="missing-field", allowed="a value",
-                                         remedy="Add the field: sizes are not guessed.")  # fmt: skip
+                                         remedy="Add the field: sizes are not guessed. AutoConfig.from_pretrained of "
+                                                "transformers has them all.")  # fmt: skip
         return default
 
 

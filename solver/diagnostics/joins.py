@@ -113,6 +113,22 @@ def uplink_beside_links(request: PlanRequest) -> Iterator[Found]:
             )
 
 
+def link_out_of_reach(request: PlanRequest) -> Iterator[Found]:
+    """Links of regions whose buildings have no uplink to them: the GPUs in there do not reach the link."""
+    around, pools = ancestors_of(request.cluster), request.cluster.pools
+    inside = {place for pool in pools for place in around[pool.place]}.difference(pool.place for pool in pools)
+    upwards = (edge for edge in build_topology(request.cluster).edges if edge.id.startswith(UPLINK_PREFIX))
+    reached = {edge.to_place for edge in upwards if not edge.reverse}
+    for index, link in enumerate(request.cluster.links):
+        for field, end in (("from_place", link.from_place), ("to_place", link.to_place)):
+            if end in inside and end not in reached:
+                yield (
+                    f"/cluster/links/{index}/{field}",
+                    f"link {link.id!r} ends at {end!r}, which the GPUs in it do not reach: its buildings have links of "
+                    "their own, or are kept apart, and no uplink was stated",
+                )
+
+
 def pools_alike(request: PlanRequest) -> Iterator[Found]:
     """Pools of one place that differ in names and sizes alone: no tp x cp GPUs of a stage lie in two of them."""
     index_of = {pool.id: index for index, pool in enumerate(request.cluster.pools)}
@@ -147,5 +163,8 @@ RULES = (
     Rule("uplink-without-parent", "warning",
          ("give the place its parent", "state a link instead"), uplink_without_parent),
     Rule("uplink-beside-links", "note", ("remove the uplink if the links are the only way out",), uplink_beside_links),
+    Rule("link-out-of-reach", "warning",
+         ("let the link end at the building whose GPUs use it", "state the uplinks of the buildings in that place"),
+         link_out_of_reach),
     Rule("pools-alike", "note", ("state them as one pool if nothing keeps them apart",), pools_alike),
 )  # fmt: skip

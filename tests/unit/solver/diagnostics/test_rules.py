@@ -90,6 +90,14 @@ def third_pool(one: Json) -> None:
     one["cluster"]["pools"].append({**one["cluster"]["pools"][1], "id": "pc", "place": "c"})
 
 
+def link_of_the_region(one: Json) -> None:
+    """A link from the region, which no building has an uplink to, to a third building."""
+    third_pool(one)
+    one["cluster"]["links"].append(
+        {"id": "out", "from_place": "metro", "to_place": "c", "capacity_bytes_per_s": 1e11, "distance_km": 100.0}
+    )
+
+
 def no_links(one: Json) -> None:
     one["cluster"]["links"] = []
 
@@ -103,6 +111,7 @@ CASES: list[tuple[str, str, Change]] = [
     ("pool-without-gpus", "/cluster/pools/0", pool(num_reserved_gpus=64)),
     ("uplink-without-parent", "/cluster/places/0/uplink", place(0, uplink={"oversubscription": 4.0})),
     ("uplink-beside-links", "/cluster/places/1/uplink", place(1, uplink={"oversubscription": 4.0})),
+    ("link-out-of-reach", "/cluster/links/1/from_place", link_of_the_region),
     ("pools-alike", "/cluster/pools/2", one_more_pool()),
     ("card-against-generation", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=4e11)),
     ("card-against-generation", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=1e11)),
