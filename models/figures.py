@@ -32,7 +32,11 @@ class MemoryUse(Frozen):
 class TimeBreakdown(Frozen):
     """Where the iteration time goes on the rank that finishes last; the parts add up to the total."""
 
-    compute_s: Seconds = Field(description="Matrix multiplications, attention and memory-bound work.", examples=[5.2])
+    compute_s: Seconds = Field(
+        description="Matrix multiplications, attention, memory-bound work, and what layers wait for the host to launch "
+        "their kernels: host_layer_s and host_moe_layer_s among the assumptions.",
+        examples=[5.2],
+    )
     tensor_parallel_s: Seconds = Field(description="Exposed tensor-parallel communication.", examples=[0.6])
     context_parallel_s: Seconds = Field(description="Exposed context-parallel communication.", examples=[0.0])
     expert_parallel_s: Seconds = Field(description="Exposed expert-parallel communication.", examples=[0.0])

@@ -183,8 +183,8 @@ def _width(drawn: Table, console: Console) -> int:
 
 def _transport(plan: Plan) -> Table:
     headings = ("of", "tier", "operation", "algorithm", "balancing", "reliability", ">QPs", ">GB/s")
-    rows = ((one.dimension, one.tier, one.collective, one.algorithm, *balancing_and_reliability(one),
-             str(one.num_queue_pairs), f"{one.effective_bytes_per_s / GB:.2f}")
+    rows = ((one.dimension, *(name.replace("_", " ") for name in (one.tier, one.collective, one.algorithm)),
+             *balancing_and_reliability(one), str(one.num_queue_pairs), f"{one.effective_bytes_per_s / GB:.2f}")
             for one in plan.transport[:16])  # fmt: skip
     return table("Transport", *headings, rows=rows)
 

@@ -263,7 +263,11 @@ def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
 
 
 def layer_cost(at: Setting, shape: LayerShape) -> LayerCost:
-    """One layer of one kind."""
+    """One layer of one kind: its work, what it exposes of communication, and the wait for the host.
+
+    No phase, communication included, is shorter than the host takes to launch its kernels: `host_layer_s` or
+    `host_moe_layer_s` of the stack forward, 0.7 of that for each half of the backward. What that adds counts as work.
+    """
     work = _work(at, shape)
     cost = LayerCost(
         work=work,

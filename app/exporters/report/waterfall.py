@@ -29,7 +29,8 @@ def waterfall_section(scene: Scene) -> Markup:
     numbers = table("Iteration time by cause", ("cause", "#time", "#share"), rows)
     caption = (
         "On the rank that finishes last; each part begins where the one above ends. Communication counts only where "
-        "it is exposed, that is, not hidden behind computing."
+        "it is exposed, that is, not hidden behind computing. Compute includes what layers wait for the host to launch "
+        "their kernels."
     )
     return section(
         "time",

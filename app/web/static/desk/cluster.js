@@ -91,15 +91,15 @@ const tables = (draft, entries) => {
       name("places", index, (after) => act.rename(cluster.places[index].id, after)), choice("places", index, "level", "Kind", LEVELS), choice("places", index, "parent", "Place around", ["", ...places.filter((one) => one !== cluster.places[index].id)]),
       field("places", index, "uplink.oversubscription", "ratio", "Oversubscription", { hint: "1" }), field("places", index, "uplink.latency_s", "time", "Delay", { hint: "usual" }),
       remove("place " + cluster.places[index].id, () => act.removePlace(cluster.places[index].id))], [button("Add a building", act.addPlace)]),
-    shown("pools", "Pools of GPUs", ["name", "in", "GPU", "memory", "USD per GPU-hour", "hosts", "GPUs per host", "each network card", "GPUs out of service"], (index) => {
+    shown("pools", "Pools of GPUs", ["name", "in", "GPU", "memory", "USD per GPU-hour", "hosts", "GPUs per host", "each network card", "cards per GPU", "GPUs out of service"], (index) => {
       const [gpu, memory, price] = gpuFields(index);
       return [name("pools", index, (id) => act.call("pools", index, id)), choice("pools", index, "place", "Place", places), gpu, memory, price, field("pools", index, "num_hosts", "count", "Hosts"),
-        field("pools", index, "gpus_per_host", "count", "GPUs per host", { hint: "8" }), field("pools", index, "nic_bytes_per_s", "rate", "Network card"), field("pools", index, "num_unhealthy_gpus", "count", "GPUs out of service", { hint: "0" }),
+        field("pools", index, "gpus_per_host", "count", "GPUs per host", { hint: "8" }), field("pools", index, "nic_bytes_per_s", "rate", "Network card"), field("pools", index, "nics_per_gpu", "ratio", "Network cards per GPU", { hint: "1" }), field("pools", index, "num_unhealthy_gpus", "count", "GPUs out of service", { hint: "0" }),
         remove("pool " + cluster.pools[index].id, () => act.remove("pools", index))];
     }, [button("Add a pool", act.addPool)]),
-    shown("links", "Links", ["name", "from", "to", "capacity, each way", "delay, one way", "length", "over\u00adsubscription", "loss", "USD per GB"], (index) => [
+    shown("links", "Links", ["name", "from", "to", "capacity, each way", "planes", "delay, one way", "length", "over\u00adsubscription", "loss", "USD per GB"], (index) => [
       name("links", index, (id) => act.call("links", index, id)), choice("links", index, "from_place", "From", places), choice("links", index, "to_place", "To", places),
-      field("links", index, "capacity_bytes_per_s", "rate", "Capacity"), field("links", index, "latency_s", "time", "Delay", { hint: "by length" }), field("links", index, "distance_km", "distance", "Length", { hint: "usual" }),
+      field("links", index, "capacity_bytes_per_s", "rate", "Capacity"), field("links", index, "planes", "count", "Planes", { hint: "1" }), field("links", index, "latency_s", "time", "Delay", { hint: "by length" }), field("links", index, "distance_km", "distance", "Length", { hint: "usual" }),
       field("links", index, "oversubscription", "ratio", "Oversubscription", { hint: "1" }), field("links", index, "loss_probability", "share", "Loss", { hint: "0" }), field("links", index, "usd_per_gb", "money", "Egress price", { hint: "free" }),
       remove("link " + cluster.links[index].id, () => act.remove("links", index))], [button("Add a link", () => act.join(places.at(0), places.at(-1)))]),
   ];
