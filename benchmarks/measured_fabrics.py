@@ -8,7 +8,7 @@ from solver.network.fabrics import ML_ENGINEERING, SIMAI
 
 _SAILOR = "point-to-point curves in eth-easl/sailor, providers/multizone_bandwidths.json"
 
-# Ratios do not say the line rate: 400 GB/s per node only turns bytes into seconds. A ring pays 35 us per node: network
+# Ratios do not say the line rate: 400 GB/s per node only makes seconds of bytes. A ring pays 35 us per node: network
 # hop and the hops inside the node. All-to-all loses plateau to incast.
 ROCE = FabricProfile(
     name="RoCE, 8 cards of 400 Gb/s per node",

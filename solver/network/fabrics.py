@@ -87,7 +87,7 @@ MI300X_XGMI = FabricProfile(
     source=f"{ML_ENGINEERING} (8x MI300X, plateaus; latency terms of NVLink 3)",
 )
 
-# NVLink of the H800. Ratios do not say the line rate: 200 GB/s only turns bytes into seconds.
+# NVLink of the H800. Ratios do not say the line rate: 200 GB/s only makes seconds of bytes.
 SIMAI_NVLINK = FabricProfile(
     name="NVLink of 200 GB/s, 8 GPUs",
     line_bytes_per_s=200e9,
