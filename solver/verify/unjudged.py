@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from models.plan import RouteTimeline
 from models.verdict import Unjudged
-from solver.verify.case import Case, exceeds
+from solver.verify.case import Case
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 from solver.verify.rules.problems import alike
@@ -43,7 +43,6 @@ def _fields(case: Case) -> Iterator[tuple[str, str]]:
     yield "/notes", "what the search says of its own answer, in words"
     if _recomputes_nothing(case):
         yield "/configuration/recompute", "none and selective are the same here: attention keeps nothing to recompute"
-    yield from _policy(case)
     for number, way in enumerate(plan.message_transports):
         if way.route is not None:
             for name in ("num_queue_pairs", "reliability"):
@@ -74,28 +73,3 @@ def _recomputes_nothing(case: Case) -> bool:
         for one, two in [(case.derived.stage(group.pool, stage), derived.stage(group.pool, stage))]
         for name in ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes")
     )
-
-
-def _policy(case: Case) -> Iterator[tuple[str, str]]:
-    """Parts of the policy that nothing in this plan depends on."""
-    in_two_parts = [one for one in case.plan.exchanges if one.private_s > 0 and one.shared_s > 0]
-    if not any(one.end_s > one.last_weight_grad_end_s for one in in_two_parts):
-        yield "/transport_policy/num_exchange_chunks", "no exchange of two parts ends after its stage's last backward"
-    sent = {(load.link, load.reverse) for load in case.plan.link_loads if any(one.cause == "pp" for one in load.flows)}
-    edges = case.network.topology.edges
-    if not any((edges[edge].id, edges[edge].reverse) in sent for edge in case.messages.exchanging):
-        yield "/transport_policy/exchange_share", "no link of this plan carries both messages and gradients"
-    elif not _waits_for_the_share(case):
-        reason = "no message waits for a link that gradients use as well; only that the share leaves it so"
-        yield "/transport_policy/exchange_share", reason
-
-
-def _waits_for_the_share(case: Case) -> bool:
-    """Whether some message takes as long as what exchanges leave it of a link."""
-    ways = case.messages
-    for boundary in ways.crossing:
-        sent, size = ways.at_once(boundary), case.network.boundary_bytes(boundary)
-        shared = (edge for edge in sent.bottlenecks if edge in ways.exchanging)
-        if any(not exceeds(sent.transfer_s, size / ways.free_bytes_per_s(edge)) for edge in shared):
-            return True
-    return False

@@ -99,6 +99,7 @@ TRANSPORT = (
     edit("a rate that the window does not fill", "transport-rate", **{DP_ACROSS + "num_outstanding": 1}),
     edit("half a message", "transport-message", **{PP_ACROSS + "message_bytes": lambda old: old / 2}),
     edit("a message faster than light", "transport-time", **{PP_ACROSS + "expected_s": 1e-6}),
+    edit("a share that no bound covers", "transport-policy", transport_policy__exchange_share=0.9),
 )
 
 LINKS = (

@@ -98,6 +98,16 @@ def test_the_policy_of_sharing_links_is_read_from_the_plan():
     assert "exchange-end" in objections("replicas across", transport_policy__num_exchange_chunks=2)
 
 
+@pytest.mark.parametrize(("name", "value"), [("num_exchange_chunks", 1024), ("exchange_share", 0.1)])
+def test_a_policy_that_no_bound_covers_is_convicted(name, value):
+    """More chunks hide more of an exchange than the bound of exchanges over several places allows."""
+    plan = plan_called("pipelines across")
+    changed = puts(plan, **{f"transport_policy__{name}": value})
+    found = judge(request_called("pipelines across"), changed).violations
+    assert [(one.rule, one.where) for one in found] == [("transport-policy", "transport_policy")]
+    assert name in found[0].detail
+
+
 def _moved(seconds: float) -> dict[str, Any]:
     return {"time__bubble_s": lambda old: old - seconds, "time__pipeline_s": lambda old: old + seconds}
 
@@ -189,17 +199,6 @@ def test_contexts_of_weight_gradients_are_judged_where_backwards_are_fused():
     assert plan_called(name).timelines[0].problem.backward == "fused"
     larger = {"timelines__0__problem__stages__0__weight_grad_context_bytes": lambda old: 1.05 * old}
     assert objections(name, **larger) == {"stage-bytes"}
-
-
-@pytest.mark.parametrize(
-    ("name", "waits"), [("messages beside gradients", False), ("messages that wait for gradients", True)]
-)
-def test_the_share_that_messages_leave_to_gradients_is_judged_or_named(name, waits):
-    """Both are on the link. Where network cards set the pace of messages, no figure follows from the share."""
-    plan = plan_called(name)
-    assert all({flow.cause for flow in load.flows} == {"pp", "dp"} for load in plan.link_loads)
-    assert is_named("/transport_policy/exchange_share", plan) != waits
-    assert bool(objections(name, transport_policy__exchange_share=lambda old: 1.05 * old)) == waits
 
 
 @pytest.mark.parametrize(("field", "value"), [("reliability", "selective_repeat"), ("num_queue_pairs", 2)])

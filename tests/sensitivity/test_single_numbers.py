@@ -40,7 +40,6 @@ FREE = {
     "transport.*.num_ranks": CHOICES,
     "transport.*.chunk_bytes": CHOICES,
     "transport.*.num_slices": DERIVED,
-    "transport_policy.exchange_share": DERIVED,
     "transport.*.num_queue_pairs": CHOICES,
     "transport.*.num_outstanding": CHOICES,
     "transport.*.expected_s": CHOICES,

@@ -1,12 +1,14 @@
 """Rules on transport choices: every communicator has one per tier, with a collective, size and rate that it can have.
 
-Judges `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
+Judges `Plan.transport` and `Plan.transport_policy`. What the links carry is `links.py`, what messages cost is `hops.py`
+and `exchange.py`.
 """
 
 from collections.abc import Iterator, Mapping
 
 from models.cluster import Tier
 from models.transport import Dimension, TransportChoice
+from solver.network.policy import POLICY
 from solver.network.transfer import windowed_rate_bytes_per_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.network_facts import BETWEEN_BUILDINGS
@@ -90,6 +92,14 @@ def transport_time(case: Case) -> Iterator[Finding]:
             )
 
 
+def transport_policy(case: Case) -> Iterator[Finding]:
+    """Links are shared as the model shares them: bounds hold for its chunks and its share alone."""
+    for name, value in POLICY:
+        stated = getattr(case.plan.transport_policy, name)
+        if stated != value:
+            yield Finding("transport_policy", f"{name} {stated:g}, the model has {value:g}")
+
+
 def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
     """Shortest round trip of a dimension on each tier."""
     least: dict[tuple[Dimension, Tier], float] = {}
@@ -109,4 +119,5 @@ FAMILY: Mapping[str, Rule] = {
     "transport-rate": transport_rate,
     "transport-message": transport_message,
     "transport-time": transport_time,
+    "transport-policy": transport_policy,
 }
