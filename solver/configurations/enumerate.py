@@ -19,7 +19,7 @@ from models.statements import SPACE_LIMITS
 from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.token_splits import token_splits
-from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
+from solver.cost.columns import DDP, FSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology
@@ -107,10 +107,12 @@ def with_every_degree(request: PlanRequest) -> PlanRequest | None:
     """
     allowed, pools = request.constraints.allowed, usable_pools(request)
     domain = max((pool.gpu.scale_up_domain_gpus for pool in pools), default=1)
+    architecture = request.workload.architecture
     every = {
-        "tp": range(1, min(domain, MOST_TENSOR_PARALLEL) + 1),
-        "cp": [cp for cp in _divisors(request.workload.sequence_length) if cp <= SPACE_LIMITS.max_context_parallel],
-        "pp": range(1, min(SPACE_LIMITS.max_pipeline_ranks, request.workload.architecture.num_layers) + 1),
+        "tp": range(1, domain + 1),
+        "cp": _divisors(request.workload.sequence_length),
+        "ep": _divisors(1 if architecture.moe is None else architecture.moe.num_experts),
+        "pp": range(1, architecture.num_layers + 1),
         "micro_batch_sequences": _divisors(request.workload.global_batch_sequences)[:64],
     }
     opened = {name: tuple(values) for name, values in every.items() if getattr(allowed, name) is None}
@@ -280,22 +282,27 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
 
-    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away. A framework
-    shares experts inside a group.
+    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away; where hsdp
+    alone is allowed, as many as divide the replicas. fsdp of one replica without context parallelism shards nothing. A
+    framework shares experts inside a group.
     """
     names = request.constraints.allowed.sharding or USUAL_SHARDING
-    copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
     replicas = np.unique(rows["dp"])
+    copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
+    alone = tuple(names) == ("hsdp",)
+    if alone:
+        copies["hsdp"] = _divisors(request.workload.global_batch_sequences)
     options = [
         (SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1]) if (replicas % k == 0).any()
     ]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
-    keep = (dp % split == 0) & (shard_group >= 1) & ((split == 1) | (shard_group > 1))
+    keep = (dp % split == 0) & (shard_group >= 1)
+    keep &= ((split > 1) | (dp == 1)) if alone else ((split == 1) | (shard_group > 1))
     if request.constraints.framework is not None:
         keep &= (split == 1) | (shard_group * rows["cp"][:, None] % rows["ep"][:, None] == 0)
-    trivial = (dp == 1) & ((sharding == FSDP) | (sharding == HSDP))
+    trivial = (dp * rows["cp"][:, None] == 1) & (sharding == FSDP)
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial
     crossed = _crossed(rows, table[:, :1], ("sharding",), keep)

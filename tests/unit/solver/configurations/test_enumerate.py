@@ -17,10 +17,11 @@ from models.request import PlanRequest
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
-from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
+from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space, with_every_degree
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import Shares, StageCosts
+from solver.cost.columns import FSDP
 from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
@@ -37,6 +38,34 @@ def test_a_building_more_takes_no_configuration_away(num_places: int) -> None:
     fewer, more = ({tuple(row) for row in _rows(space).tolist()} for space in spaces)
     assert fewer
     assert fewer <= more
+
+
+def test_fsdp_of_one_replica_shards_over_context_parallel_ranks() -> None:
+    """Those hold an equal part of the weights each, which zero1 keeps whole: what fits and how long it takes differ."""
+    allowed = {**FIXED, "tp": [1], "cp": [1, 2], "dp": [1, 2], "sharding": ["zero1", "fsdp"]}
+    one = enumerate_space(job(hosts=(8,), allowed=allowed)).columns
+    sharded = one.sharding == FSDP
+    found = set(zip(one.cp[sharded].tolist(), one.dp[sharded].tolist(), strict=True))
+    assert found == {(1, 2), (2, 1), (2, 2)}
+
+
+def test_hsdp_alone_has_any_number_of_copies() -> None:
+    """Where nothing else is allowed, a request is infeasible only if no number of copies helps."""
+    allowed = {**FIXED, "tp": [1], "dp": [1, 3, 9], "sharding": ["hsdp"]}
+    one = enumerate_space(job(hosts=(16,), batch=9, allowed=allowed)).columns
+    assert set(zip(one.dp.tolist(), one.shard_group.tolist(), strict=True)) == {(1, 1), (3, 1), (9, 1), (9, 3)}
+
+
+def test_every_degree_leaves_none_out() -> None:
+    moe = {"num_experts": 9, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
+    model = {**ARCHITECTURE, "num_layers": 90, "moe": moe}
+    every = with_every_degree(job(allowed={"tp": [1]}, workload={"architecture": model, "sequence_length": 4096}))
+    assert every is not None
+    allowed = every.constraints.allowed
+    assert allowed.ep == (1, 3, 9)
+    assert allowed.pp == tuple(range(1, 91))
+    assert (allowed.cp or ())[-1] == 4096
+    assert allowed.tp == (1,)
 
 
 @pytest.mark.parametrize(("framework", "inside"), [(None, False), ("torchtitan", True), ("megatron-core", True)])
