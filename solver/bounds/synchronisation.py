@@ -19,7 +19,7 @@ from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import step_traffic
+from solver.cost.data_parallel import replicas_sharing_experts, step_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.stage import StageCost
 
@@ -29,15 +29,15 @@ SOME_PARAMETERS = 1e8  # lines go through the times of so many and of twice as m
 def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray:
     """Numbers of replicas of a configuration that the fullest of so many places may hold: its even part or more.
 
-    An expert group spans `ep / cp` replicas, so a place holds multiples of that.
+    Expert groups join replicas, so a place holds multiples of as many.
     """
-    dp, bundle = int(columns.dp[row]), max(1, int(columns.ep[row]) // int(columns.cp[row]))
+    dp, bundle = int(columns.dp[row]), int(replicas_sharing_experts(columns)[row])
     return np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
 
 
 def least_replicas(columns: Columns, num_places: int) -> IntArray:
     """The fewest of these numbers, by configuration."""
-    bundle = np.maximum(columns.ep // columns.cp, 1)
+    bundle = replicas_sharing_experts(columns)
     fewest: IntArray = -(-columns.dp // (num_places * bundle)) * bundle
     return fewest
 

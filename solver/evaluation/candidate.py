@@ -17,6 +17,7 @@ from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_of
+from solver.cost.data_parallel import replicas_sharing_experts
 from solver.placement.fill import PooledRoute
 
 
@@ -47,8 +48,9 @@ class Candidate:
 
 
 def bundle_of(configuration: Configuration) -> int:
-    """Replicas that must share a place: an expert-parallel group spans max(1, ep / cp), a sharding group its own."""
-    return lcm(max(1, configuration.degrees.ep // configuration.degrees.cp), configuration.replicas_sharing_place)
+    """Replicas that must share a place, because they share expert groups or copies of the sharded state."""
+    experts = int(replicas_sharing_experts(columns_of(configuration))[0])
+    return lcm(experts, configuration.replicas_sharing_place)
 
 
 def space_of(configuration: Configuration) -> Space:

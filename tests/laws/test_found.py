@@ -30,6 +30,7 @@ REJECTED = {  # evaluations that the judge rejected, by the seed that draws them
     "ring-of-two-tiers": "9202/1693",
 }
 IMPOSSIBLE = {
+    "experts-that-join-replicas",
     "fits-but-has-no-place",
     "no-configuration-of-two-types",
     "no-degree-fits-either",

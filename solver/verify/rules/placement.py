@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from models.request import Pin
+from solver.cost.data_parallel import replicas_sharing_experts
 from solver.verify.case import Case, Finding, Rule
 
 Key = TypeVar("Key", str, int)
@@ -79,8 +80,8 @@ def scale_up_domain(case: Case) -> Iterator[Finding]:
 
 def expert_groups_together(case: Case) -> Iterator[Finding]:
     """Replicas that share an expert-parallel group sit in one place: stage times hold for its network only."""
-    degrees = case.configuration.degrees
-    yield from _apart(case, max(1, degrees.ep // degrees.cp), f"share experts (ep {degrees.ep})")
+    together = int(replicas_sharing_experts(case.derived.columns)[0])
+    yield from _apart(case, together, f"share experts (ep {case.configuration.degrees.ep})")
 
 
 def sharding_groups_together(case: Case) -> Iterator[Finding]:
