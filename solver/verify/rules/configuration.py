@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from models.request import choices_of
-from solver.network.places import usable_gpus
+from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_schedules
 
@@ -58,7 +58,10 @@ def layers_complete(case: Case) -> Iterator[Finding]:
 
 
 def layer_split(case: Case) -> Iterator[Finding]:
-    """even: stages between the ends differ by one layer at most; by_gpu_type: every rank is on GPUs of one type."""
+    """even: stages between the ends differ by one layer at most; by_gpu_type: every rank is on GPUs of one type.
+
+    Shares by GPU type take two ranks or more, and types that differ: bounds cover no others.
+    """
     used = case.configuration
     between = used.layers_per_stage[1:-1]
     if used.layer_split == "even" and max(between, default=0) - min(between, default=0) > 1:
@@ -68,6 +71,9 @@ def layer_split(case: Case) -> Iterator[Finding]:
             "every pipeline rank is on one GPU type",
         )
     if used.layer_split == "by_gpu_type":
+        kinds = {(pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes) for pool in usable_pools(case.request)}
+        if used.degrees.pp == 1 or len(kinds) == 1:
+            yield Finding("layer_split", f"by_gpu_type, but pp is {used.degrees.pp} on {len(kinds)} kinds of GPU")
         types: dict[int, set[str]] = {}
         for group in case.groups:
             types.setdefault(group.pipeline_rank, set()).add(group.pool.gpu.name)
