@@ -148,7 +148,7 @@ def prove_and_search(search: PipelineSearch) -> None:
 def start(search: PipelineSearch) -> None:
     """Every generator and policy while there is time; the best is the first answer."""
     for candidate in candidates(search.shape, search.problem.objective):
-        search.offer(candidate.order, candidate.name)
+        search.take(candidate.order, candidate.value_s, candidate.name)
         search.worked()
         if search.order is not None and search.left_s <= 0:
             return

@@ -11,7 +11,7 @@ from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
 
 IDLE = -1
-ALTERNATE, FILL, GUIDED, INTERLEAVE = 2, 3, 4, 5  # preferences beyond B first and F first
+ALTERNATE, FILL, GUIDED, INTERLEAVE = 2, 3, 4, 5  # preferences beyond B first
 ARRIVED_FORWARD, CROSSPIPE = 1, 2  # when W goes first
 LONGEST_TAIL = 2  # the message rule beside 0
 
@@ -19,13 +19,12 @@ LONGEST_TAIL = 2  # the message rule beside 0
 class Policy(NamedTuple):
     """How an idle rank chooses.
 
-    `preference`: 0 B first, 1 F first, `ALTERNATE`, `FILL` a given order of F and B, `GUIDED` least `guide`,
-    `INTERLEAVE` F first unless the last operation was one. `weight_share`: of W, what must fit before the next known
-    arrival. `backward_wait` and `forward_wait`: share of an F, and of a B, within which an arriving one of the other
-    kind is waited for. `weight_when_blocked`: W goes first when memory blocks an F that has arrived, or by CrossPipe's
-    rule any F that a W makes room for and a B does not. `earlier_microbatch`: of several chunks the earlier micro-batch
-    first, else the later stage. `message_rule`: 0 what was ready first, or `LONGEST_TAIL`. `weight_at_once`: W right
-    after B.
+    `preference`: 0 B first, `ALTERNATE`, `FILL` a given order of F and B, `GUIDED` least `guide`, `INTERLEAVE` F first
+    unless the last operation was one. `weight_share`: of W, what must fit before the next known arrival.
+    `backward_wait`: share of an F within which an arriving B is waited for. `weight_when_blocked`: W goes first when
+    memory blocks an F that has arrived, or by CrossPipe's rule any F that a W makes room for and a B does not.
+    `earlier_microbatch`: of several chunks the earlier micro-batch first, else the later stage. `message_rule`: 0 what
+    was ready first, or `LONGEST_TAIL`.
 
     With a guide, `weight_share` is what is added to the guide of W, in the guide's own unit, `backward_wait` the share
     of the choice within which an arriving F or B of less guide is waited for, and `earlier_microbatch` says whether the
@@ -38,8 +37,6 @@ class Policy(NamedTuple):
     weight_when_blocked: float = 0.0
     earlier_microbatch: float = 0.0
     message_rule: float = 0.0
-    weight_at_once: float = 0.0
-    forward_wait: float = 0.0
 
     def in_floats(self) -> Policy:
         """The form that kernels take: they are compiled for one type of every entry."""
@@ -79,10 +76,8 @@ def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, p
     backward = _best(columns, state, rank, 1, now, earlier_first)
     forward = _best(columns, state, rank, 0, now, earlier_first)
     weight = IDLE
-    if columns.num_kinds == 3 and (forward == IDLE or policy.weight_at_once == 1):
+    if columns.num_kinds == 3 and forward == IDLE:
         weight = _best(columns, state, rank, 2, now, earlier_first)
-    if weight >= 0 and policy.weight_at_once == 1:
-        return weight
     if weight >= 0 and policy.weight_when_blocked == ARRIVED_FORWARD and _forward_blocked(columns, state, rank, now):
         return weight
     if weight >= 0 and policy.weight_when_blocked == CROSSPIPE and _only_weight_unblocks(columns, state, rank):
@@ -90,8 +85,7 @@ def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, p
     if forward >= 0 and backward >= 0:
         return forward if _forward_first(state, rank, policy) else backward
     if backward >= 0:
-        wait_s = policy.forward_wait * _duration(columns, backward)
-        return IDLE if _arrives_soon(columns, state, rank, 0, (now, wait_s), np.inf) else backward
+        return backward
     if forward >= 0:
         wait_s = policy.backward_wait * _duration(columns, forward)
         return IDLE if _arrives_soon(columns, state, rank, 1, (now, wait_s), np.inf) else forward
@@ -104,9 +98,7 @@ def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, p
 def _forward_first(state: DispatchState, rank: int, policy: Policy) -> bool:
     """Which of an F and a B that both have arrived."""
     last, preference = state.last_kind_r[rank], policy.preference
-    return bool(
-        preference == 1 or (preference == ALTERNATE and last % 2 == 1) or (preference == INTERLEAVE and last != 0)
-    )
+    return bool((preference == ALTERNATE and last % 2 == 1) or (preference == INTERLEAVE and last != 0))
 
 
 @inlined

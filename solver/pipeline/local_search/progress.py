@@ -46,8 +46,11 @@ class PipelineSearch:
     def offer(self, order: PipelineOrder, generator: str) -> bool:
         """Take the order if it is better, replayed exactly and within memory; says whether it was."""
         run = replayed(self.shape, order, self.problem.objective)
-        value_s = run.value_s(self.problem.objective)
-        if value_s >= self.value_s * (1 - 1e-12) or not run.fits(self.shape):
+        return run.fits(self.shape) and self.take(order, run.value_s(self.problem.objective), generator)
+
+    def take(self, order: PipelineOrder, value_s: float, generator: str) -> bool:
+        """The same of an order that is known to be within memory, and to have this value (seconds)."""
+        if value_s >= self.value_s * (1 - 1e-12):
             return False
         self.order, self.value_s, self.generator = order, value_s, generator
         self.report(generator)
