@@ -53,8 +53,27 @@ def model_fields(plan: Plan, request: PlanRequest) -> dict[str, Any]:
         "seq_length": request.workload.sequence_length,
         "vocab_size": padded_vocabulary(architecture.vocab_size, plan.configuration.degrees.tp),
         **({"mtp_enabled": True} if architecture.num_mtp_layers else {}),
+        **_kernels(architecture),
         **_degrees(plan, request),
         **RECOMPUTE[plan.configuration.recompute],
+    }
+
+
+def _kernels(architecture: Architecture) -> dict[str, bool]:
+    """Fused kernels as Megatron-LM has them by default; a provider of Megatron-Bridge leaves them off.
+
+    MLAModelProvider takes TransformerConfig's defaults before those of GPTModelProvider, so even weight gradients would
+    not be added up in place. Source: llama_bridge.py and deepseek_v3_bridge.py, which set the same fields.
+    """
+    one, stated = megatron_model.definition_of(architecture), megatron_model.model_fields(architecture)
+    is_rotated = stated["position_embedding_type"] == "rope" and architecture.attention.kind == "gqa"
+    has_kernel = one.activation in ("silu", "quick_gelu") if architecture.gated_mlp else one.activation == "gelu"
+    return {
+        "gradient_accumulation_fusion": True,
+        "persist_layer_norm": True,
+        "bias_dropout_fusion": stated.get("bias_dropout_fusion", True),
+        "bias_activation_fusion": has_kernel and (architecture.gated_mlp or one.linear_bias),
+        "apply_rope_fusion": is_rotated and stated.get("apply_rope_fusion", True),
     }
 
 
@@ -119,6 +138,10 @@ def _degrees(plan: Plan, request: PlanRequest) -> dict[str, Any]:
         "expert_tensor_parallel_size": degrees.tp,
     }
     if degrees.pp > 1:
+        # As Megatron-LM sends: asynchronously where chunks are interleaved, and without keeping what was sent.
+        found["overlap_p2p_comm"] = degrees.vpp > 1
+        found["batch_p2p_comm"] = degrees.vpp == 1
+        found["deallocate_pipeline_outputs"] = True
         layout = layout_of(plan, request.workload.architecture)
         found["pipeline_model_parallel_layout"] = layout
         found["virtual_pipeline_model_parallel_size"] = degrees.vpp if degrees.vpp > 1 else None

@@ -175,7 +175,7 @@ def test_experts_with_biases_are_added_apart(export: Any) -> None:
     plan = whole_host_plan("dp_out", degrees=Degrees(tp=1, pp=2, dp=16), layers_per_stage=(16, 16))
     for has_bias in (True, False):
         text = export(plan, _asking(_model("mixtral-8x7b", {"linear_bias": has_bias})))
-        assert ("bias-dropout-fusion" in text or "bias_dropout_fusion" in text) == has_bias
+        assert ("--no-bias-dropout-fusion" in text or '"bias_dropout_fusion": False' in text) == has_bias
 
 
 def test_latent_attention_states_the_width_of_its_heads() -> None:
