@@ -13,8 +13,8 @@ from app.exporters import (
     torch_schedule_csv,
     torchtitan_args,
 )
+from app.exporters.launch import torchtitan_job
 from app.exporters.launch.nemo_job import nemo_job
-from app.exporters.launch.torchtitan_job import torchtitan_job
 from app.exporters.target import TrainerName
 from models.plan import Plan
 from models.request import PlanRequest
@@ -47,7 +47,7 @@ def _megatron_files(plan: Plan, request: PlanRequest) -> Files:
 def _torchtitan_files(plan: Plan, request: PlanRequest) -> Files:
     files = {
         "torchtitan.args": torchtitan_args.torchtitan_args(plan, request),
-        "isthmus_job.py": torchtitan_job(plan, request),
+        "isthmus_job.py": torchtitan_job.torchtitan_job(plan, request),
     }
     if plan.configuration.degrees.pp > 1:
         files[torchtitan_args.SCHEDULE_FILE] = torch_schedule_csv.torch_schedule_csv(plan, request)
@@ -81,7 +81,7 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         "torchtitan",
         torchtitan_args.TARGET.versions,
         _torchtitan_files,
-        torchtitan_args.losses,
+        torchtitan_job.losses,
         "python -u -m torchtitan.train --module isthmus_job --config planned",
         "torchtitan.args",
         "--training.steps 20",

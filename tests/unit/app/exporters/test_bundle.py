@@ -20,7 +20,6 @@ import pytest
 from app.exporters.launch.bundle import bundle, changed_files, zipped
 from app.exporters.launch.nemo_job import model_fields, settings_of
 from app.exporters.launch.options import Launch
-from app.exporters.launch.torchtitan_job import MODELS, titan_model, torchtitan_job
 from app.exporters.replay_case import CASE_FILE, MAX_RANKS, ReplayCase
 from app.exporters.target import SchedulerName, TrainerName
 from app.faults import Refused
@@ -257,28 +256,6 @@ def test_every_rank_of_a_nemo_job_has_as_many_rows_of_the_vocabulary() -> None:
     plan, request = job("gpt-3-175b")
     assert request.workload.architecture.vocab_size % plan.configuration.degrees.tp
     assert model_fields(plan, request)["vocab_size"] % plan.configuration.degrees.tp == 0
-
-
-def test_torchtitan_takes_its_own_model_of_the_same_sizes_or_none() -> None:
-    for name, flavour in (("llama-3.1-8b", "8B"), ("llama-3.1-70b", "70B"), ("llama-3.1-405b", "405B"),
-                          ("deepseek-v3", "671B")):  # fmt: skip
-        assert titan_model(Architecture.model_validate(named_entry("models", name))).flavour == flavour
-    with pytest.raises(Refused, match="no model of the sizes of 'mixtral-8x7b'"):
-        titan_model(Architecture.model_validate(named_entry("models", "mixtral-8x7b")))
-    assert len({(one.module, one.flavour) for one in MODELS}) == len(MODELS)
-
-
-@pytest.mark.parametrize(("name", "longest"), [("llama-3.1-8b", 131072), ("deepseek-v3", 16384)])
-def test_torchtitans_models_have_positions_up_to_a_length(name: str, longest: int) -> None:
-    """Decoder.Config: "Training sequence length exceeds attention RoPE maximum supported sequence length"."""
-    plan, request = job(name)
-    for length in (longest, 2 * longest):
-        asked = request.model_copy(update={"workload": request.workload.model_copy(update={"sequence_length": length})})
-        if length == longest:
-            assert "planned" in torchtitan_job(plan, asked)
-            continue
-        with pytest.raises(Refused, match=f"end at {longest}"):
-            torchtitan_job(plan, asked)
 
 
 def test_torchtitans_stages_hold_every_layer_once() -> None:
