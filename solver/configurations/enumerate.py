@@ -226,15 +226,15 @@ def _crossing_allowed(request: PlanRequest) -> tuple[bool, bool]:
 
 
 def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:
-    """(chunks per rank, family): one way, looped, or folded twice over the ranks."""
+    """(chunks per rank, family): one way, looped, or folded over the ranks, twice unless the request names more."""
     layers, allowed = request.workload.architecture.num_layers, request.constraints.allowed
     chunks = [v for v in allowed.vpp or range(1, SPACE_LIMITS.max_chunks + 1) if v * pp <= layers]
     families = allowed.family or FAMILY_CODES
     out = [(1, 0)] if 1 in chunks and "one_way" in families else []
     if pp > 1 and "loop" in families:
         out += [(v, 1) for v in chunks if v > 1]
-    if pp > 1 and "v" in families and 2 in chunks:
-        out.append((2, 2))
+    if pp > 1 and "v" in families:
+        out += [(v, 2) for v in chunks if v == 2 or (allowed.vpp and v % 2 == 0)]
     return out
 
 

@@ -56,6 +56,13 @@ def test_hsdp_alone_has_any_number_of_copies() -> None:
     assert set(zip(one.dp.tolist(), one.shard_group.tolist(), strict=True)) == {(1, 1), (3, 1), (9, 1), (9, 3)}
 
 
+def test_a_v_folds_as_often_as_the_request_names() -> None:
+    allowed = {**FIXED, "vpp": [2, 3, 4], "family": ["v"]}
+    assert set(enumerate_space(job(hosts=(4,), allowed=allowed)).columns.vpp.tolist()) == {2, 4}
+    opened = {name: value for name, value in allowed.items() if name != "vpp"}
+    assert set(enumerate_space(job(hosts=(4,), allowed=opened)).columns.vpp.tolist()) == {2}
+
+
 def test_every_degree_leaves_none_out() -> None:
     moe = {"num_experts": 9, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
     model = {**ARCHITECTURE, "num_layers": 90, "moe": moe}
