@@ -33,7 +33,9 @@ class SpaceLimits:
     max_chunks
         Of a rank: filling and draining take (p - 1) / (m v) of the work with v chunks, messages grow with v.
     max_context_parallel
-        Each GPU has at least 1,024 tokens, which sequences of up to 32 Ki tokens reach here.
+        Sequences of up to 32 Ki tokens reach their fewest tokens here.
+    least_tokens
+        Of a sequence on each GPU that context parallelism shares it among.
     max_micro_batch
         Sequences: activations grow with them, efficiency of the matrix multiplications no longer does.
     """
@@ -41,15 +43,17 @@ class SpaceLimits:
     max_pipeline_ranks: int = 64
     max_chunks: int = 8
     max_context_parallel: int = 32
+    least_tokens: int = 1024
     max_micro_batch: int = 16
 
     def statement(self) -> str:
         """As every proof says it."""
         return (
             "Where the request leaves them open, the space has powers of two as tp, cp and ep, cp up to "
-            f"{self.max_context_parallel}, usual pp up to {self.max_pipeline_ranks}, up to {self.max_chunks} chunks "
-            f"per rank and {self.max_micro_batch} sequences per micro-batch. Each stage has a layer, but of an even "
-            "split the last may have none; its ends have the average share less their extra work."
+            f"{self.max_context_parallel} with {self.least_tokens:,} tokens or more on a GPU, usual pp up to "
+            f"{self.max_pipeline_ranks}, up to {self.max_chunks} chunks per rank and {self.max_micro_batch} sequences "
+            "per micro-batch. Each stage has a layer, but of an even split the last may have none; its ends have the "
+            "average share less their extra work."
         )
 
 

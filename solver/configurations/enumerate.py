@@ -139,12 +139,12 @@ def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
 
 
 def context_degrees(request: PlanRequest) -> list[int]:
-    """Powers of two that leave each GPU at least 1,024 tokens in two equal halves of a causal sequence."""
+    """Powers of two that leave each GPU enough tokens, in two equal halves of a causal sequence."""
     length = request.workload.sequence_length
     fits = [
         cp
         for cp in _powers_of_two(SPACE_LIMITS.max_context_parallel)
-        if cp == 1 or (length % (2 * cp) == 0 and length // cp >= 1024)
+        if cp == 1 or (length % (2 * cp) == 0 and length // cp >= SPACE_LIMITS.least_tokens)
     ]
     return [cp for cp in request.constraints.allowed.cp or fits if length % cp == 0]
 
