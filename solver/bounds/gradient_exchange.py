@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.configurations.pricing import Shares, StageCosts, kinds, least_cost, moe_among
+from solver.bounds.lightest import last_stage
+from solver.configurations.pricing import Shares, StageCosts, least_cost, moe_among
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
@@ -186,12 +187,11 @@ def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, ...]:
 
     The last has the logits, and may have nothing else.
     """
-    split, context = shares.split, price.context
+    split = shares.split
     inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle, split.first)
     layers = np.minimum(split.first, inner)
-    fewest, most = (number[layers] for number in moe_among(context))
-    last = price.of(*kinds(context, shares.num_layers - split.last, shares.num_layers), logits=1.0)
-    return price.of(layers - fewest, fewest), price.of(layers - most, most), last
+    fewest, most = (number[layers] for number in moe_among(price.context))
+    return price.of(layers - fewest, fewest), price.of(layers - most, most), last_stage(price, shares)
 
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:

@@ -75,10 +75,20 @@ def heaviest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
 
 def _end_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:
     """One micro-batch on the first and on the last stage; where there is only one it is both."""
-    split, total, alone = shares.split, shares.num_layers, price.columns.pp * price.columns.vpp == 1
-    first = price.of(*kinds(price.context, 0, split.first), embedding=1.0, logits=np.where(alone, 1.0, 0.0))
-    last = price.of(*kinds(price.context, total - split.last, total), embedding=np.where(alone, 1.0, 0.0), logits=1.0)
-    return first, last
+    alone = _is_one_stage(price)
+    first = price.of(*kinds(price.context, 0, shares.split.first), embedding=1.0, logits=alone)
+    return first, last_stage(price, shares)
+
+
+def last_stage(price: StageCosts, shares: Shares) -> StageCost:
+    """One micro-batch on the last stage, which has the logits and may have no layers; an only one has both ends."""
+    total, alone = shares.num_layers, _is_one_stage(price)
+    return price.of(*kinds(price.context, total - shares.split.last, total), embedding=alone, logits=1.0)
+
+
+def _is_one_stage(price: StageCosts) -> FloatArray:
+    """1 where the first stage is the last, else 0."""
+    return np.where(price.columns.pp * price.columns.vpp == 1, 1.0, 0.0)
 
 
 def _layers_s(price: StageCosts, of: Seconds) -> list[FloatArray]:

@@ -31,13 +31,13 @@ def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray
 
     Expert groups join replicas, so a place holds multiples of as many.
     """
-    dp, bundle = int(columns.dp[row]), int(replicas_sharing_experts(columns)[row])
+    dp, bundle = int(columns.dp[row]), int(replicas_sharing_experts(columns.ep[row], columns.cp[row]))
     return np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
 
 
 def least_replicas(columns: Columns, num_places: int) -> IntArray:
     """The fewest of these numbers, by configuration."""
-    bundle = replicas_sharing_experts(columns)
+    bundle = replicas_sharing_experts(columns.ep, columns.cp)
     fewest: IntArray = -(-columns.dp // (num_places * bundle)) * bundle
     return fewest
 

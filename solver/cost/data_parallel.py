@@ -53,19 +53,17 @@ def in_groups(columns: Columns) -> BoolArray:
 def replicas_together(columns: Columns) -> IntArray:
     """Replicas that share a place, rank by rank: an expert group spans them, or one of several copies of the state."""
     copies = in_groups(columns) & (columns.shard_group < columns.dp)
-    together = np.lcm(replicas_sharing_experts(columns), np.where(copies, columns.shard_group, 1))
+    together = np.lcm(replicas_sharing_experts(columns.ep, columns.cp), np.where(copies, columns.shard_group, 1))
     return np.asarray(np.where(columns.dp % together == 0, together, 1))
 
 
-def replicas_sharing_experts(columns: Columns) -> IntArray:
+def replicas_sharing_experts(ep: IntArray | int, cp: IntArray | int) -> IntArray:
     """Consecutive replicas that expert groups join: every ep in a row of the replicas times cp ranks are one.
 
-    >>> row = {name: np.array([1]) for name in Columns.__dataclass_fields__}
-    >>> replicas_sharing_experts(Columns(**row | {"ep": np.array([3]), "cp": np.array([2])}))
-    array([3])
+    >>> replicas_sharing_experts(np.array([3, 8]), np.array([2, 2]))
+    array([3, 4])
     """
-    joined: IntArray = np.lcm(columns.ep, columns.cp) // columns.cp
-    return joined
+    return np.asarray(np.lcm(ep, cp) // cp)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ class Candidate:
 
 def bundle_of(configuration: Configuration) -> int:
     """Replicas that must share a place, because they share expert groups or copies of the sharded state."""
-    experts = int(replicas_sharing_experts(columns_of(configuration))[0])
-    return lcm(experts, configuration.replicas_sharing_place)
+    experts = replicas_sharing_experts(configuration.degrees.ep, configuration.degrees.cp)
+    return lcm(int(experts), configuration.replicas_sharing_place)
 
 
 def space_of(configuration: Configuration) -> Space:

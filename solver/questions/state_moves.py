@@ -17,7 +17,6 @@ from models.plan import Configuration
 from models.what_now import StateMove
 from solver.configurations.stages import pool_stages
 from solver.context import Context
-from solver.cost.columns import columns_of
 from solver.cost.data_parallel import replicas_sharing_experts
 from solver.questions.slots import SlotPlacement
 from solver.questions.standing import Standing
@@ -113,7 +112,7 @@ class _Holders:
             return whole, sharded
         one = self._standing.configuration
         num_shards = 1 if one.sharding == "ddp" else one.shard_group_replicas
-        num_experts = int(replicas_sharing_experts(columns_of(one))[0])
+        num_experts = int(replicas_sharing_experts(one.degrees.ep, one.degrees.cp))
         alive = self._standing.slots[rank]
         whole = 1.0 - len({replica % num_experts for replica in alive}) / num_experts
         return whole, 1.0 - len({replica % num_shards for replica in alive}) / num_shards

@@ -87,6 +87,7 @@ CONFIGURATION = (
     lie("a missing layer", "layers-complete", layers_per_stage=(4, 3)),
     lie("a layer too many", "layers-complete", layers_per_stage=(5, 4)),
     lie("a rank on two GPU types", "layer-split", request=_two_types(), layer_split="by_gpu_type"),
+    lie("shares by GPU type on one type", "layer-split", layer_split="by_gpu_type"),
     edit("a fold of odd length", "family-shape", configuration__family="v"),
     lie("groups that do not divide the replicas", "shard-group", shard_group_replicas=3),
     edit(

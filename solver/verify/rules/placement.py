@@ -80,8 +80,8 @@ def scale_up_domain(case: Case) -> Iterator[Finding]:
 
 def expert_groups_together(case: Case) -> Iterator[Finding]:
     """Replicas that share an expert-parallel group sit in one place: stage times hold for its network only."""
-    together = int(replicas_sharing_experts(case.derived.columns)[0])
-    yield from _apart(case, together, f"share experts (ep {case.configuration.degrees.ep})")
+    degrees = case.configuration.degrees
+    yield from _apart(case, int(replicas_sharing_experts(degrees.ep, degrees.cp)), f"share experts (ep {degrees.ep})")
 
 
 def sharding_groups_together(case: Case) -> Iterator[Finding]:

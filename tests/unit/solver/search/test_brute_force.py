@@ -82,13 +82,16 @@ def all_times_s(context: Context) -> Iterator[float]:
                     yield found.iteration_s
 
 
-def asked(link: str, *gpus: str, hosts: tuple[int, ...] = (1, 1), **allowed: Any) -> PlanRequest:
+def asked(
+    link: str, *gpus: str, hosts: tuple[int, ...] = (1, 1), vocabulary: int = 32_000, **allowed: Any
+) -> PlanRequest:
     """Eight GPUs per building and type."""
     options = {"relative_gap": 0.0, "time_limit_s": 30.0, "reproducible": True}
     request = job(hosts=hosts, batch=4, allowed=SMALL | allowed, link=LINKS[link], options=options, **NARROW)
     document = request.model_dump(mode="json")
     for pool, gpu in zip(document["cluster"]["pools"], gpus, strict=True):
         pool["gpu"] = gpu
+    document["workload"]["architecture"]["vocab_size"] = vocabulary
     return PlanRequest.model_validate(document)
 
 
@@ -126,16 +129,9 @@ def test_chunks() -> None:
     holds(asked("near", H100, A100, pp=[2], vpp=[1, 2]))
 
 
-def _with_vocabulary(request: PlanRequest, size: int) -> PlanRequest:
-    """The same with so many words, of which the logits of the last stage are."""
-    document = request.model_dump(mode="json")
-    document["workload"]["architecture"]["vocab_size"] = size
-    return PlanRequest.model_validate(document)
-
-
 @pytest.mark.parametrize("link", LINKS)
 def test_a_last_stage_without_layers(link: str) -> None:
-    request = _with_vocabulary(asked(link, H100, H100, pp=[2, 3, 4]), 1_000_000)
+    request = asked(link, H100, H100, vocabulary=1_000_000, pp=[2, 3, 4])
     context = context_of(request)
     space = enumerate_space(request)
     assert any(configuration_of(context, space, row).layers_per_stage[-1] == 0 for row in range(len(space)))
@@ -145,4 +141,4 @@ def test_a_last_stage_without_layers(link: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 def test_a_last_chunk_without_layers(link: str) -> None:
-    holds(_with_vocabulary(asked(link, H100, H100, pp=[2], vpp=[1, 2, 3]), 1_000_000))
+    holds(asked(link, H100, H100, vocabulary=1_000_000, pp=[2], vpp=[1, 2, 3]))
