@@ -1,4 +1,4 @@
-"""Tables of measured runs as CSV: a header, then one row a line; every cell is text without blanks around it."""
+"""Tables as CSV: a header, then one row a line; every cell is text without blanks around it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-MAX_COLUMNS = 1000  # of a table; the known columns are some forty, others pass
+MAX_COLUMNS = 1000  # of a table; the known columns of measured runs are some forty, others pass
 
 
 def rows_of(text: str) -> Iterator[dict[str, str]]:

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
 from app.api.examples import REQUEST_EXAMPLES, about, title
-from app.api.problems import DEFAULT_STATUS, STATUSES, documented, not_found
+from app.api.problems import ISSUE_TYPES, documented, not_found
 from app.api.strict import StrictRoute
-from app.faults import ISSUE_TYPES
 from app.wire import IssueType
 from models.catalogue import Kind, entry_names, named_entry
 
@@ -80,10 +79,7 @@ def read_catalogue(kind: PublicKind, name: EntryName) -> Any:
             response_description="Every code with its HTTP status and its meaning.")  # fmt: skip
 def list_issue_types() -> list[IssueType]:
     """The published catalogue: codes are never renamed."""
-    return [
-        IssueType(code=code, status=STATUSES.get(code, DEFAULT_STATUS), meaning=meaning)
-        for code, meaning in ISSUE_TYPES.items()
-    ]
+    return list(ISSUE_TYPES.values())
 
 
 def _entry(kind: Kind, name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -17,36 +18,22 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
-from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error, refused
+from app.csv_text import rows_of
+from app.faults import MAX_FAULTS, Fault, Refused, from_errors, from_planner_error, refused
 from app.jobs.access import Busy
 from app.storage.outages import UNKNOWN, is_outage, outage_of
+from app.wire import IssueType
 from models.errors import PlannerError
 
 LOG = logging.getLogger("isthmus.api")
 MEDIA_TYPE = "application/problem+json"
 Found = TypeVar("Found")
 
-CODES_OF_STATUS: Mapping[int, Sequence[str]] = {
-    400: ("invalid-json", "duplicate-key", "invalid-parameter", "idempotency-key-missing", "idempotency-key-malformed",
-          "invalid-http", "invalid-coding", "ambiguous-headers"),
-    401: ("credentials-missing", "credentials-invalid"),
-    403: ("not-allowed",),
-    404: ("not-found",),
-    405: ("method-not-allowed",),
-    408: ("head-too-slow", "body-too-slow"),
-    409: ("idempotency-key-in-use", "not-finished"),
-    412: ("precondition-failed",),
-    413: ("body-too-large",),
-    415: ("unsupported-media-type",),
-    421: ("host-not-allowed",),
-    429: ("queue-full", "too-many-waiting", "rate-exceeded", "quota-exceeded"),
-    500: ("internal-error", "solver-failed"),
-    503: ("not-ready", "too-busy", "too-many-connections", "solver-stopped"),
-}  # fmt: skip
-STATUSES: Mapping[str, int] = {code: status for status, codes in CODES_OF_STATUS.items() for code in codes}
-DEFAULT_STATUS = 422
-
-
+# Codes that problems carry, with the status of each; published, and never renamed.
+ISSUE_TYPES: Mapping[str, IssueType] = {
+    row["code"]: IssueType(code=row["code"], status=int(row["status"]), meaning=row["meaning"])
+    for row in rows_of((files("app.api") / "issue_types.csv").read_text(encoding="utf-8"))
+}
 MEANINGS: Mapping[int, str] = {
     400: "The request, a parameter or a header is malformed.",
     401: "The service wants an API key, and there is none or not a living one.",
@@ -115,16 +102,16 @@ def problem(path: str, faults: Sequence[Fault], *, headers: Mapping[str, str] | 
 
 def problem_body(path: str, items: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
     """The document for the faults of one request, as plain values."""
-    code = str(items[0]["code"])
+    issue = ISSUE_TYPES[str(items[0]["code"])]
     more = " or more" if len(items) == MAX_FAULTS else ""
     count = "" if len(items) == 1 else f"{len(items)}{more} faults; first: "
     return {
-        "type": f"/v1/issue-types#{code}",
-        "title": ISSUE_TYPES.get(code, code),
-        "status": STATUSES.get(code, DEFAULT_STATUS),
+        "type": f"/v1/issue-types#{issue.code}",
+        "title": issue.meaning,
+        "status": issue.status,
         "detail": f"{count}{items[0]['what']}",
         "instance": path,
-        "code": code,
+        "code": issue.code,
         "errors": items,
     }
 

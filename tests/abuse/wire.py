@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.faults import ISSUE_TYPES
+from app.api.problems import ISSUE_TYPES
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine

@@ -14,10 +14,10 @@ from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
 from app.api.exports import Hosts
 from app.api.imports import ImportRequest
+from app.api.problems import ISSUE_TYPES
 from app.api.replans import Replan, Resume
 from app.api.studies import StudyRequest
 from app.exporters.launch.options import Launch
-from app.faults import ISSUE_TYPES
 from app.jobs.patches import grid, merged, with_value
 from app.main import create_app
 from app.settings import Settings

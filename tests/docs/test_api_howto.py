@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.problems import methods_of
-from app.faults import ISSUE_TYPES
+from app.api.problems import ISSUE_TYPES, methods_of
 from app.jobs.webhooks import signature
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,9 @@ from backports import zstd
 from fastapi.testclient import TestClient
 
 from app import documents
+from app.api.problems import ISSUE_TYPES
 from app.documents import MANY_KEYS, MAX_CROWDED_MEMBERS, MAX_JSON_DEPTH, MAX_JSON_KEYS, json_depth, parse_json
-from app.faults import ISSUE_TYPES, Refused
+from app.faults import Refused
 from app.settings import Solvers
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, settings_for
 from tests.unit.models.bad_requests import BAD_REQUESTS, BadRequest, good_request
