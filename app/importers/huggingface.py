@@ -1,7 +1,7 @@
 """A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
 
-Every field is used, known not to matter, or refused; sizes that are absent are not assumed. What the fields of a family
-mean is in `huggingface_families.py` and, for what a trainer needs beside the sizes, `huggingface_definition.py`.
+Every field is used, known not to matter, or refused; sizes that are absent are not assumed. The families are in
+`huggingface_families.py`; what fields mean is in `huggingface_sizes.py` and, beside sizes, `huggingface_definition.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.faults import Refused
-from app.importers.huggingface_config import Config, Family, shown
+from app.importers.huggingface_config import Config, shown
 from app.importers.huggingface_definition import definition_of
 from app.importers.huggingface_families import FAMILIES
 from app.importers.huggingface_fields import IGNORED, NOT_DESCRIBED, NOTED
@@ -38,13 +38,13 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     fields = document.value
     if not isinstance(fields, dict):
         raise document.refused("", "is no JSON object", allowed="a config.json", remedy="Give the file of the model.")
-    family = _family(document, fields)
-    config = Config(document, family, fields)
-    values = family.architecture(config)
+    model_type = _model_type(document, fields)
+    config = Config(document, model_type, fields)
+    values = FAMILIES[model_type].architecture(config)
     windows = windows_of(config, values["num_layers"])
     values["definition"] = definition_of(config, values, windows)
-    values["name"] = model_name or _own_name(fields, family)
-    values["source"] = f"config.json of {values['name']} ({family.model_type})"
+    values["name"] = model_name or _own_name(fields, model_type)
+    values["source"] = f"config.json of {values['name']} ({model_type})"
     unread = [one for one in fields if one not in config.used]
     known = {*IGNORED, *NOTED, *ignore}
     unknown = [one for one in unread if one not in known and fields[one] is not None]
@@ -60,7 +60,7 @@ def _definition_notes(config: Config, values: Mapping[str, Any]) -> Iterator[str
     """What was taken for fields that are absent, and what of the model is stated in words alone."""
     if config.assumed:
         taken = ", ".join(f"{name} {_shown_default(value)}" for name, value in config.assumed.items())
-        yield f"absent, taken as transformers does for {config.family.model_type}: {taken}"
+        yield f"absent, taken as transformers does for {config.model_type}: {taken}"
     yield from (f"stated in words, for a trainer to be told: {part}" for part in values["definition"]["other_parts"])
 
 
@@ -75,10 +75,10 @@ def _shown_default(value: float | str) -> str:
     return f"{value:,.0f}" if value >= 1 and value % 1 == 0 else f"{value:g}"
 
 
-def _family(document: Document, fields: Mapping[str, Any]) -> Family:
+def _model_type(document: Document, fields: Mapping[str, Any]) -> str:
     model_type = fields.get("model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
-        return FAMILIES[model_type]
+        return model_type
     remedy = "Describe the model as an Architecture document instead."
     if isinstance(fields.get("text_config"), dict):
         remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
@@ -107,11 +107,11 @@ def _refuse_unknown(document: Document, unknown: list[str]) -> None:
     raise Refused(faults)
 
 
-def _own_name(fields: Mapping[str, Any], family: Family) -> str:
+def _own_name(fields: Mapping[str, Any], model_type: str) -> str:
     stated = fields.get("_name_or_path")
     if isinstance(stated, str) and stated.strip("/. "):
         return stated.rstrip("/").rsplit("/", 1)[-1][:100]
-    return family.model_type
+    return model_type
 
 
 def summary(model: ImportedModel) -> list[str]:

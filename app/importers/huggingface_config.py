@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from app.faults import Refused
@@ -13,23 +12,15 @@ Values = dict[str, Any]
 MAX_COUNT = 10_000_000  # ten times the widest model and the longest vocabulary
 
 
-@dataclass(frozen=True)
-class Family:
-    """A model_type, and how its configuration becomes the fields of an architecture."""
-
-    model_type: str
-    architecture: Callable[[Config], Values]
-
-
 class Config:
     """The fields of a configuration, or of an object in it; `null` is the same as absent."""
 
-    def __init__(self, document: Document, family: Family, fields: Mapping[str, Any], pointer: str = "") -> None:
+    def __init__(self, document: Document, model_type: str, fields: Mapping[str, Any], pointer: str = "") -> None:
         self._document = document
         self._fields = {name: value for name, value in fields.items() if value is not None}
         self._nulls = {name for name, value in fields.items() if value is None}
         self._pointer = pointer
-        self.family = family
+        self.model_type = model_type
         self.used: list[str] = []
         self.notes: list[str] = []
         self.assumed: dict[str, float | str] = {}  # what was taken for absent fields
@@ -107,7 +98,7 @@ class Config:
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise self.refused(name, f"{name} is {shown(value)}", "an object")
-        return Config(self._document, self.family, value, f"{self._pointer}/{name}")
+        return Config(self._document, self.model_type, value, f"{self._pointer}/{name}")
 
     def unread(self) -> Values:
         """Fields that say something and were not read."""
@@ -130,7 +121,7 @@ class Config:
             return self._fields[name]
         if default is None:
             raise self._document.refused(self._pointer,
-                                         f"the field {name!r} of a {self.family.model_type} configuration is missing",
+                                         f"the field {name!r} of a {self.model_type} configuration is missing",
                                          code="missing-field", allowed="a value",
                                          remedy="Add the field: sizes are not guessed. AutoConfig.from_pretrained of "
                                                 "transformers has them all.")  # fmt: skip

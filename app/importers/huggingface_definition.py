@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import log
 
 from app.importers.huggingface_config import Config, Values
-from app.importers.huggingface_traits import TRAITS, Traits
+from app.importers.huggingface_families import FAMILIES, Family
 from app.importers.huggingface_windows import Windows
 from app.importers.source import names_shown
 
@@ -26,28 +26,28 @@ _SAME_FACTOR = 1e-3
 
 def definition_of(config: Config, values: Values, windows: Windows | None) -> Values:
     """The fields of a ModelDefinition; `values` are those of the architecture, `windows` its windowed layers."""
-    traits, parts = TRAITS[config.family.model_type], list[str]()
+    family, parts = FAMILIES[config.model_type], list[str]()
     found = {
-        "norm": traits.norm,
-        "norm_epsilon": config.number(traits.epsilon_field, traits.epsilon),
-        "activation": _activation(config, traits),
-        **_positions(config, traits, values, parts),
-        **_biases(config, traits, parts),
+        "norm": family.norm,
+        "norm_epsilon": config.number(family.epsilon_field, family.epsilon),
+        "activation": _activation(config, family),
+        **_positions(config, family, values, parts),
+        **_biases(config, family, parts),
         **_windows(values["num_layers"], windows),
     }
-    if windows is not None and traits.rotates_windows_only:
+    if windows is not None and family.rotates_windows_only:
         found["unrotated_layers"] = found["attention_window"]["whole_layers"]
-    if windows is not None and traits.stretches_whole_only and found.get("rope_scaling"):
+    if windows is not None and family.stretches_whole_only and found.get("rope_scaling"):
         parts.append("rotary positions are stretched in layers without a window only")
-    more = traits.more(config, values) if traits.more is not None else {}
-    parts += [*traits.parts, *more.pop("other_parts", ())]
+    more = family.more(config, values) if family.more is not None else {}
+    parts += [*family.parts, *more.pop("other_parts", ())]
     return {**found, **more, "other_parts": parts}
 
 
-def _activation(config: Config, traits: Traits) -> str:
-    name = config.word(traits.activation_field, traits.activation)
+def _activation(config: Config, family: Family) -> str:
+    name = config.word(family.activation_field, family.activation)
     if name not in _ACTIVATIONS:
-        raise config.refused(traits.activation_field, f"the activation {name[:40]!r} is not known",
+        raise config.refused(family.activation_field, f"the activation {name[:40]!r} is not known",
                              ", ".join(_ACTIVATIONS))  # fmt: skip
     return _ACTIVATIONS[name]
 
@@ -60,10 +60,10 @@ def _windows(num_layers: int, windows: Windows | None) -> Values:
     return {"attention_window": {"tokens": windows.tokens, "kind": kind, "whole_layers": whole}}
 
 
-def _biases(config: Config, traits: Traits, parts: list[str]) -> Values:
+def _biases(config: Config, family: Family, parts: list[str]) -> Values:
     """Megatron has biases in all linear layers, or in queries, keys and values; others are told in words."""
     qkv, out, mlp = (
-        config.flag(one, traits.bias_default) if isinstance(one, str) else one for one in traits.bias_fields
+        config.flag(one, family.bias_default) if isinstance(one, str) else one for one in family.bias_fields
     )
     everywhere = qkv and out and mlp
     if out and not everywhere:
@@ -73,10 +73,10 @@ def _biases(config: Config, traits: Traits, parts: list[str]) -> Values:
     return {"linear_bias": everywhere, "qkv_bias": qkv}
 
 
-def _positions(config: Config, traits: Traits, values: Values, parts: list[str]) -> Values:
+def _positions(config: Config, family: Family, values: Values, parts: list[str]) -> Values:
     """Rotary positions as transformers 4 states them, rope_theta beside rope_scaling, or 5: all in rope_parameters."""
-    if traits.position_embedding != "rope":
-        return {"position_embedding": traits.position_embedding}
+    if family.position_embedding != "rope":
+        return {"position_embedding": family.position_embedding}
     rope = config.part("rope_parameters")
     if rope.has("full_attention"):
         _local_base(config, rope.part("sliding_attention"), parts)
@@ -85,21 +85,21 @@ def _positions(config: Config, traits: Traits, values: Values, parts: list[str])
         rope = config.part("rope_scaling")
         _local_base(config, config, parts)
     base = (rope if rope.has("rope_theta") else config).number(
-        "rope_theta" if rope.has("rope_theta") else traits.rope_base_field, traits.rope_base
+        "rope_theta" if rope.has("rope_theta") else family.rope_base_field, family.rope_base
     )
-    fraction, name = traits.rope_fraction, traits.rope_fraction_field
+    fraction, name = family.rope_fraction, family.rope_fraction_field
     if rope.has(name) or config.has(name) or fraction != 1:
         fraction = (rope if rope.has(name) else config).number(name, fraction)
     if _has_alpha(config, rope):
         width = values["attention"]["head_dim"]
         base = round(base * rope.number("alpha") ** (width / max(1, width - 2)))
-    scaling = _scaling(config, rope, traits, parts)
+    scaling = _scaling(config, rope, family, parts)
     if base % 1 or base < 1:
-        raise config.refused(traits.rope_base_field, f"the base of rotary positions is {base}", "a whole number")
+        raise config.refused(family.rope_base_field, f"the base of rotary positions is {base}", "a whole number")
     return {
         "rope_base": int(base),
         "rope_fraction": fraction,
-        "rope_interleaved": traits.is_interleaved,
+        "rope_interleaved": family.is_interleaved,
         **({"rope_scaling": scaling} if scaling else {}),
     }
 
@@ -107,21 +107,21 @@ def _positions(config: Config, traits: Traits, values: Values, parts: list[str])
 def _local_base(config: Config, at: Config, parts: list[str]) -> None:
     """Gemma 3 rotates layers with a window with a base of their own."""
     name = "rope_local_base_freq" if at is config else "rope_theta"
-    if config.family.model_type == "gemma3_text" and (at.has(name) or at is config):
+    if config.model_type == "gemma3_text" and (at.has(name) or at is config):
         parts.append(f"rotary positions of layers with a window have the base {at.number(name, 10_000.0):,.0f}")
 
 
 def _has_alpha(config: Config, rope: Config) -> bool:
     """Hunyuan stretches rotary positions by another base (modeling_hunyuan_v1_dense.py) and reads nothing else."""
-    return config.family.model_type.startswith("hunyuan") and rope.has("alpha")
+    return config.model_type.startswith("hunyuan") and rope.has("alpha")
 
 
-def _scaling(config: Config, rope: Config, traits: Traits, parts: list[str]) -> Values | None:
+def _scaling(config: Config, rope: Config, family: Family, parts: list[str]) -> Values | None:
     """How rotary positions are stretched; a rule without a field of its own is told in words."""
     if not config.has("rope_parameters") and not config.has("rope_scaling"):
-        if traits.rope_scaling:
-            config.assumed["rope_scaling"] = "{kind} {factor:g}".format(**traits.rope_scaling)
-        return traits.rope_scaling
+        if family.rope_scaling:
+            config.assumed["rope_scaling"] = "{kind} {factor:g}".format(**family.rope_scaling)
+        return family.rope_scaling
     kind = rope.word("rope_type", rope.word("type", "default"))
     if kind == "default" or _has_alpha(config, rope):
         return None

@@ -1,287 +1,277 @@
-"""What the fields of a Hugging Face configuration mean, family by family; one function and one line for a new family.
+"""The families of Hugging Face models: what their code does that no configuration says, and what absent fields mean.
 
-Source: the configuration and modelling files of each family in the transformers library, read for names, defaults and
-which layers have experts.
+Source: the configuration and modelling files of each family in the transformers library, read for defaults, biases,
+norms and routers; where two releases differ the newer one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
 
-from app.importers.huggingface_config import Config, Family, Values
+from app.importers import huggingface_sizes as sizes
+from app.importers.huggingface_config import Config, Values
+from app.importers.huggingface_windows import Windows, rotary_layers, windows_note
+
+_More = Callable[[Config, Values], Values]
+_BOTH_SIDES = "attention and feed-forward block have a norm before and another one after them"
+_AFTER = "attention and feed-forward block have a norm after them only"
+_PARALLEL = "attention and feed-forward block of a layer read the same norm side by side"
+_WHOLE_QK_NORM = "queries and keys are normalised over all heads of a layer at once, not head by head"
 
 
-def _dense(config: Config) -> Values:
-    """Llama and its relatives: gated feed-forward, grouped queries, untied unless said."""
-    return _usual(config, _grouped, gated_mlp=True)
+@dataclass(frozen=True)
+class Family:
+    """One family. `architecture` reads its sizes. `bias_fields` are query, key and value projections, the output
+    projection and the feed-forward block: whether each adds a bias, or the field that says so.
+    """
+
+    architecture: Callable[[Config], Values] = sizes.dense
+    norm: str = "rmsnorm"
+    epsilon: float = 1e-6
+    epsilon_field: str = "rms_norm_eps"
+    position_embedding: str = "rope"
+    rope_base: float = 10_000.0
+    rope_base_field: str = "rope_theta"
+    rope_fraction: float = 1.0
+    rope_fraction_field: str = "partial_rotary_factor"
+    rope_scaling: Values | None = None
+    is_interleaved: bool = False
+    rotates_windows_only: bool = False
+    stretches_whole_only: bool = False
+    activation: str = "silu"
+    activation_field: str = "hidden_act"
+    bias_fields: tuple[str | bool, str | bool, str | bool] = (False, False, False)
+    bias_default: bool = False
+    more: _More | None = None
+    parts: tuple[str, ...] = ()
 
 
-def _usual(config: Config, attention: Callable[[Config], Values], *, gated_mlp: bool) -> Values:
-    """Sizes under the names that most families use."""
+def _attention_bias(mlp: str | bool = False) -> tuple[str | bool, str | bool, str | bool]:
+    """All projections of attention under one field, as in Llama."""
+    return ("attention_bias", "attention_bias", mlp)
+
+
+def _qk_norm(_config: Config, _values: Values) -> Values:
+    """Head by head, in Qwen3."""
+    return {"qk_norm": True}
+
+
+def _qwen2_moe(config: Config, _values: Values) -> Values:
+    return {"router_normalised": config.flag("norm_topk_prob", False), "shared_expert_gate": True}
+
+
+def _qwen3_moe(config: Config, _values: Values) -> Values:
+    return {"qk_norm": True, "router_normalised": config.flag("norm_topk_prob", False)}
+
+
+def _deepseek_v2(config: Config, values: Values) -> Values:
+    grouped = values["moe"]["max_nodes_per_token"] is not None
+    parts = ("groups of experts are chosen by their best expert, not by their best few",) if grouped else ()
+    return {**_deepseek(config, "softmax", "greedy", 1.0, is_normalised=False), "other_parts": parts}
+
+
+def _deepseek_v3(config: Config, _values: Values) -> Values:
+    return _deepseek(config, "sigmoid", "noaux_tc", 2.5, is_normalised=True)
+
+
+def _deepseek_v32(config: Config, values: Values) -> Values:
+    """Its sparse attention is counted as attention to all tokens, without the scorer."""
+    tokens, heads, width = (config.count(name) for name in ("index_topk", "index_n_heads", "index_head_dim"))
+    rank = values["attention"]["q_lora_rank"] or values["hidden_size"]
+    scorer = values["num_layers"] * (rank * heads * width + values["hidden_size"] * (width + heads))
+    config.notes.append(windows_note(Windows(tokens, False, tuple(range(values["num_layers"]))), values["num_layers"]))
+    config.notes.append(f"the scorer that chooses these tokens is not counted: {scorer:,} parameters")
+    sparse = {"tokens": tokens, "num_heads": heads, "head_dim": width}
+    return {**_deepseek_v3(config, values), "sparse_attention": sparse}
+
+
+def _deepseek(config: Config, score: str, method: str, scale: float, *, is_normalised: bool) -> Values:
+    found = {
+        "qk_norm": True,
+        "router_score": _score(config, "scoring_func", score),
+        "router_bias": config.word("topk_method", method) == "noaux_tc",
+        "router_normalised": config.flag("norm_topk_prob", is_normalised),
+        **_groups(config),
+    }
+    if config.flag("attention_bias", False):
+        found["other_parts"] = ("projections to the latents of attention and out of it add a bias",)
+    return {**found, "router_scale": config.number("routed_scaling_factor", scale)}
+
+
+def _groups(config: Config) -> Values:
+    groups, reached = config.count("n_group", 1), config.count("topk_group", 1)
+    return {"router_groups": groups, "router_groups_per_token": reached} if reached < groups else {}
+
+
+def _score(config: Config, field: str, default: str) -> str:
+    score = config.word(field, default)
+    if score not in ("softmax", "sigmoid"):
+        raise config.refused(field, f"the score of experts is {score[:40]!r}", "softmax, sigmoid")
+    return score
+
+
+def _glm4_moe(config: Config, _values: Values) -> Values:
     return {
-        "num_layers": config.count("num_hidden_layers"),
-        "hidden_size": config.count("hidden_size"),
-        "ffn_hidden_size": config.count("intermediate_size"),
-        "gated_mlp": gated_mlp,
-        "attention": attention(config),
-        "vocab_size": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", config.family.model_type in _TIED),
+        "qk_norm": config.flag("use_qk_norm", False),
+        "router_score": "sigmoid",
+        "router_bias": True,
+        "router_normalised": config.flag("norm_topk_prob", True),
+        "router_scale": config.number("routed_scaling_factor", 1.0),
+        **_groups(config),
     }
 
 
-def _grouped(config: Config) -> Values:
-    """Llama has a key head per query head unless said, others a fixed number; heads of some are of a fixed width."""
-    heads = config.count("num_attention_heads")
-    key_heads = config.count if config.family.model_type == "llama" else config.count_or_null
+def _gpt_oss(config: Config, _values: Values) -> Values:
+    """Experts with a clipped GELU of its quick form, whatever hidden_act says, and a sink per head."""
+    alpha = config.number("swiglu_alpha") if config.has("swiglu_alpha") else 1.702
+    found = {
+        "attention_sinks": True,
+        "activation": "quick_gelu",
+        "activation_limit": config.number("swiglu_limit", 7.0),
+        "gate_offset": 1.0,
+    }
+    return found if alpha == 1.702 else {**found, "other_parts": (f"the activation's sigmoid has the gain {alpha:g}",)}
+
+
+def _gemma(config: Config, values: Values) -> Values:
+    """Gemma 2 caps scores and logits, Gemma 3 only where its configuration says so."""
+    is_second = config.model_type == "gemma2"
+    caps = (("attention scores", "attn_logit_softcapping", 50.0), ("logits", "final_logit_softcapping", 30.0))
+    parts = [f"embeddings are multiplied by the root of the width, {sqrt(values['hidden_size']):g}"]
+    for what, field, default in caps:
+        cap = config.number(field, default, null=0.0) if is_second or config.has(field) else 0.0
+        parts += [f"{what} are capped at {cap:g} by a tanh ({field})"] if cap else []
+    scalar = config.number("query_pre_attn_scalar", 256.0)
+    return {"qk_norm": not is_second, "attention_scale": 1.0 / sqrt(scalar), "other_parts": parts}
+
+
+def _llama4(config: Config, values: Values) -> Values:
+    num_layers = values["num_layers"]
+    rotary = rotary_layers(config, num_layers)
+    name = "attn_temperature_tuning"  # true, false, or how often it is done at inference
+    is_flag = isinstance(config.unread().get(name, True), bool)
+    is_tuned = config.flag(name, True) if is_flag else config.count(name, least=0) > 0
+    parts = ("queries of layers without rotary positions are scaled by their position (attn_temperature_tuning)",)
     return {
-        "kind": "gqa",
-        "num_heads": heads,
-        "num_kv_heads": key_heads("num_key_value_heads", heads),
-        "head_dim": _head_dim(config, "hidden_size", heads),
+        "qk_l2_norm": config.flag("use_qk_norm", True),
+        "unrotated_layers": sorted(set(range(num_layers)) - set(rotary)),
+        "router_score": "sigmoid",
+        "router_scales_input": True,
+        "other_parts": parts if is_tuned and len(rotary) < num_layers else (),
     }
 
 
-def _head_dim(config: Config, width: str, heads: int) -> int:
-    if config.has("head_dim") or config.family.model_type in _OWN_WIDTHS.split():
-        return config.count("head_dim")
-    hidden = config.count(width)
-    if hidden % heads:
-        raise config.refused(width, f"{heads} heads do not divide the width {hidden}", "a multiple of the heads")
-    return hidden // heads
-
-
-_TIED = frozenset({"cohere", "cohere2", "ernie4_5_moe", "gemma2", "gemma3_text"})
-"""Families with one table for input and output unless said; source: their configuration classes in transformers."""
-_OWN_WIDTHS = "gemma2 gemma3_text glm4 glm4_moe gpt_oss llama4_text minimax_m2 qwen3 seed_oss"
-"""Families whose heads have a width that does not follow from the model's; source: as above."""
-
-
-def _mixtral(config: Config) -> Values:
-    """Every layer has experts, of the width that the configuration calls intermediate_size."""
-    values = _dense(config)
-    experts = {
-        "num_experts": config.count("num_local_experts"),
-        "experts_per_token": config.count("num_experts_per_tok"),
-        "expert_ffn_hidden_size": values["ffn_hidden_size"],
-    }
-    return {**values, "ffn_hidden_size": 0, "moe": experts}
-
-
-def _qwen_moe(config: Config) -> Values:
-    """Layer i has experts where i + 1 is a multiple of decoder_sparse_step and i is not in mlp_only_layers."""
-    values = _dense(config)
-    step = config.count("decoder_sparse_step", 1)
-    dense = config.counts("mlp_only_layers")
-    if dense and (step != 1 or sorted(dense) != list(range(len(dense)))):
-        raise config.refused("mlp_only_layers", "the dense layers are not the first ones", "none, or the first layers")
-    shared = config.count("shared_expert_intermediate_size") if config.family.model_type == "qwen2_moe" else 0
-    experts = {
-        "num_experts": config.count(_experts_field(config)),
-        "experts_per_token": config.count("num_experts_per_tok"),
-        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
-        "num_shared_experts": int(shared > 0),
-        "shared_expert_ffn_hidden_size": shared,
-        "first_moe_layer": len(dense) or step - 1,
-        "moe_layer_stride": step,
-    }
-    return {**values, "moe": experts}
-
-
-def _experts_field(config: Config) -> str:
-    """Qwen3-MoE as transformers 5 saves it has the name that its attribute_map gives."""
-    is_renamed = config.family.model_type == "qwen3_moe" and not config.has("num_experts")
-    return "num_local_experts" if is_renamed and config.has("num_local_experts") else "num_experts"
-
-
-def _deepseek(config: Config) -> Values:
-    """Latent attention; layer i has experts from first_k_dense_replace on, where moe_layer_freq divides it."""
-    heads, values = config.count("num_attention_heads"), _usual(config, _latent, gated_mlp=True)
-    predicted = config.count("num_nextn_predict_layers", 0, least=0)
-    if config.count("num_key_value_heads", heads) != heads:
-        raise config.refused("num_key_value_heads", "latent attention has one key per query head", str(heads))
-    return {**values, "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
-
-
-def _glm_moe(config: Config) -> Values:
-    """The experts of DeepSeek-V3 behind grouped queries."""
-    predicted = config.count("num_nextn_predict_layers", 0, least=0)
-    return {**_dense(config), "num_mtp_layers": predicted, "moe": _deepseek_experts(config)}
-
-
-def _gpt_oss(config: Config) -> Values:
-    """Mixtral's names; the number of experts per token is there a second time."""
-    values, chosen = _mixtral(config), config.count("num_experts_per_tok")
-    if config.count("experts_per_token", chosen) != chosen:
-        raise config.refused("experts_per_token", "it is not num_experts_per_tok", str(chosen))
-    return values
-
-
-def _ernie(config: Config) -> Values:
-    """Layers from moe_layer_start_index to the last have experts; the shared ones are as wide as the routed."""
-    values, last = _dense(config), config.count("num_hidden_layers") - 1
-    for name, expected in (("moe_layer_interval", 1), ("moe_layer_end_index", last)):
-        if config.count(name, expected, least=-1) not in (expected, -1):
-            raise config.refused(name, "the layers with experts are not the last ones, all of them", str(expected))
-    experts = {
-        "num_experts": config.count("moe_num_experts"),
-        "experts_per_token": config.count("moe_k"),
-        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
-        "num_shared_experts": config.count("moe_num_shared_experts", least=0),
-        "first_moe_layer": config.count("moe_layer_start_index", least=0),
-    }
-    return {**values, "num_mtp_layers": config.count("num_nextn_predict_layers", 0, least=0), "moe": experts}
-
-
-def _minimax(config: Config) -> Values:
-    """Mixtral's names; a layer whose entry in attn_type_list is not 1 has linear attention."""
-    if set(config.counts("attn_type_list")) - {1}:
-        raise config.refused("attn_type_list", "layers with linear attention cannot be described", "1 for every layer")
-    if config.count("shared_intermediate_size", 0, least=0):
-        raise config.refused("shared_intermediate_size", "no released model has shared experts", "0")
-    return _mixtral(config)
-
-
-def _llama4(config: Config) -> Values:
-    """Every interleave_moe_layer_step-th layer has experts, of width intermediate_size, and one that all visit."""
-    step, values = config.count("interleave_moe_layer_step"), _dense(config)
-    expected = list(range(step - 1, values["num_layers"], step))
-    if config.counts("moe_layers") not in ((), tuple(expected)):
-        raise config.refused("moe_layers", f"experts are not in one layer of {step}", str(expected))
-    experts = {
-        "num_experts": config.count("num_local_experts"),
-        "experts_per_token": config.count("num_experts_per_tok"),
-        "expert_ffn_hidden_size": values["ffn_hidden_size"],
-        "num_shared_experts": 1,
-        "first_moe_layer": step - 1,
-        "moe_layer_stride": step,
-    }
-    return {**values, "ffn_hidden_size": config.count("intermediate_size_mlp"), "moe": experts}
-
-
-def _hunyuan(config: Config) -> Values:
-    """Llama's sizes; released configurations say that no two layers share keys and values."""
-    for name in ("use_cla", "use_mla"):
-        if config.flag(name, False):
-            raise config.refused(name, "keys and values shared by layers, or latent, cannot be described", "false")
-    return _dense(config)
-
-
-def _hunyuan_moe(config: Config) -> Values:
-    """Every layer has experts and a shared one of the same width; sizes may stand once per layer."""
-    values = _hunyuan(config)
-    width = config.same_count("moe_intermediate_size") if config.has("moe_intermediate_size") else None
-    if config.count("moe_layer_num_skipped", 0, least=0):
-        raise config.refused("moe_layer_num_skipped", "no released model has dense layers", "0")
-    experts = {
-        "num_experts": config.same_count("num_experts"),
-        "experts_per_token": config.same_count("moe_topk"),
-        "expert_ffn_hidden_size": width or values["ffn_hidden_size"],
-        "num_shared_experts": config.same_count("num_shared_expert") if config.has("num_shared_expert") else 1,
-    }
-    return {**values, "ffn_hidden_size": 0, "moe": experts}
-
-
-def _latent(config: Config) -> Values:
-    """What transformers works out and saves with a configuration, `head_dim` and `qk_head_dim`, has to agree."""
-    plain, rotary = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim")
-    for name, expected in (("head_dim", rotary), ("qk_head_dim", plain + rotary)):
-        if config.count(name, expected) != expected:
-            raise config.refused(name, f"{name} does not follow from the other sizes of a head", str(expected))
-    return {
-        "kind": "mla",
-        "num_heads": config.count("num_attention_heads"),
-        "q_lora_rank": config.count_or_null("q_lora_rank", 0, least=0),
-        "kv_lora_rank": config.count("kv_lora_rank"),
-        "qk_nope_head_dim": plain,
-        "qk_rope_head_dim": rotary,
-        "v_head_dim": config.count("v_head_dim"),
-    }
-
-
-def _deepseek_experts(config: Config) -> Values:
-    first, stride = config.count("first_k_dense_replace", least=0), config.count("moe_layer_freq", 1)
-    groups, reached = (_groups(config, name) for name in ("n_group", "topk_group"))
-    limit = reached if reached < groups else None
-    if limit:
-        config.notes.append(
-            f"max_nodes_per_token {limit}: a token's experts lie in {limit} of {groups} groups, each taken for one host"
-        )
-    return {
-        "num_experts": config.count("n_routed_experts"),
-        "experts_per_token": config.count("num_experts_per_tok"),
-        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
-        "num_shared_experts": config.count_or_null("n_shared_experts", 0, least=0),
-        "first_moe_layer": -(-first // stride) * stride,
-        "moe_layer_stride": stride,
-        "max_nodes_per_token": limit,
-    }
-
-
-def _groups(config: Config, name: str) -> int:
-    """Groups of experts: one where DeepSeek-V2 does not say, while DeepSeek-V3 has eight unless it says."""
-    return config.count(name, 1) if config.family.model_type == "deepseek_v2" else config.count_or_null(name, 1)
-
-
-def _gpt_neox(config: Config) -> Values:
-    """Two feed-forward matrices and one key per query head."""
-    heads = config.count("num_attention_heads")
-    return _usual(config, lambda one: _equal_heads(heads, heads, _head_dim(one, "hidden_size", heads)), gated_mlp=False)
-
-
-def _gpt2(config: Config) -> Values:
-    """The names of GPT-2, whose learned positions are not counted; GPT-BigCode has them with one key head."""
-    hidden, heads = config.count("n_embd"), config.count("n_head")
-    is_multi_query = config.family.model_type == "gpt_bigcode" and config.flag("multi_query", True)
-    positions = config.count("n_positions")
-    config.notes.append(f"learned positions are left out of the count: {positions * hidden:,} parameters")
-    return {
-        "num_layers": config.count("n_layer"),
-        "hidden_size": hidden,
-        "ffn_hidden_size": config.count("n_inner", 4 * hidden),
-        "gated_mlp": False,
-        "attention": _equal_heads(heads, 1 if is_multi_query else heads, _head_dim(config, "n_embd", heads)),
-        "vocab_size": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", True),
-    }
-
-
-def _equal_heads(heads: int, kv_heads: int, head_dim: int) -> Values:
-    return {"kind": "gqa", "num_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim}
-
-
-FAMILIES: Mapping[str, Family] = {
-    family.model_type: family
-    for family in (
-        Family("llama", _dense),
-        Family("mistral", _dense),
-        Family("qwen2", _dense),
-        Family("qwen3", _dense),
-        Family("mixtral", _mixtral),
-        Family("qwen2_moe", _qwen_moe),
-        Family("qwen3_moe", _qwen_moe),
-        Family("deepseek_v2", _deepseek),
-        Family("deepseek_v3", _deepseek),
-        Family("deepseek_v32", _deepseek),
-        Family("gpt_neox", _gpt_neox),
-        Family("gpt2", _gpt2),
-        Family("gpt_bigcode", _gpt2),
-        Family("kimi_k2", _deepseek),
-        Family("glm4", _dense),
-        Family("glm4_moe", _glm_moe),
-        Family("gpt_oss", _gpt_oss),
-        Family("gemma2", _dense),
-        Family("gemma3_text", _dense),
-        Family("llama4_text", _llama4),
-        Family("phi3", _dense),
-        Family("granite", _dense),
-        Family("olmo2", _dense),
-        Family("olmo3", _dense),
-        Family("cohere", _dense),
-        Family("cohere2", _dense),
-        Family("seed_oss", _dense),
-        Family("ernie4_5_moe", _ernie),
-        Family("minimax_m2", _minimax),
-        Family("hunyuan_v1_dense", _hunyuan),
-        Family("hunyuan_v1_moe", _hunyuan_moe),
+def _granite(config: Config, _values: Values) -> Values:
+    factors = (
+        ("embeddings are multiplied by", "embedding_multiplier"),
+        ("what a block adds to the residual stream is multiplied by", "residual_multiplier"),
+        ("logits are divided by", "logits_scaling"),
     )
-}
+    stated = [(what, config.number(name, 1.0), name) for what, name in factors]
+    parts = [f"{what} {factor:g} ({name})" for what, factor, name in stated if factor != 1]
+    return {"attention_scale": config.number("attention_multiplier", 1.0), "other_parts": parts}
+
+
+def _cohere(config: Config, _values: Values) -> Values:
+    scale = config.number("logit_scale", 0.0625)
+    parts = [f"logits are multiplied by {scale:g} (logit_scale)"] if scale != 1 else []
+    has_norm = config.model_type == "cohere" and config.flag("use_qk_norm", False)
+    parts += ["norms of queries and keys have weights of their own for every head"] if has_norm else []
+    return {"qk_norm": has_norm, "other_parts": parts}
+
+
+def _gpt_neox(config: Config, _values: Values) -> Values:
+    return {"other_parts": (_PARALLEL,) if config.flag("use_parallel_residual", True) else ()}
+
+
+def _ernie(config: Config, _values: Values) -> Values:
+    score = _score(config, "moe_gate_act", "softmax")
+    return {"router_score": score, "router_bias": config.flag("moe_use_aux_free", True)}
+
+
+def _minimax(config: Config, values: Values) -> Values:
+    width, rotated = values["attention"]["head_dim"], config.count("rotary_dim", values["attention"]["head_dim"])
+    has_norm = config.flag("use_qk_norm", True)
+    is_whole = has_norm and config.word("qk_norm_type", "per_layer") == "per_layer"
+    return {
+        "rope_fraction": rotated / width,
+        "qk_norm": has_norm,
+        "router_score": _score(config, "scoring_func", "sigmoid"),
+        "router_bias": config.flag("use_routing_bias", True),
+        "other_parts": (_WHOLE_QK_NORM,) if is_whole else (),
+    }
+
+
+_HUNYUAN = Family(
+    sizes.hunyuan, epsilon=1e-5, bias_fields=_attention_bias(), more=_qk_norm,
+    parts=("queries and keys are normalised after they are rotated",),
+)  # fmt: skip
+_OLMO = Family(epsilon=1e-5, bias_fields=_attention_bias(), more=_qk_norm, parts=(_AFTER, _WHOLE_QK_NORM))
+_GPT2 = Family(
+    sizes.gpt2, norm="layernorm", epsilon=1e-5, epsilon_field="layer_norm_epsilon", position_embedding="learned",
+    activation="gelu_new", activation_field="activation_function", bias_fields=(True, True, True),
+)  # fmt: skip
+_GEMMA = Family(
+    norm="rmsnorm1p", activation="gelu_pytorch_tanh", activation_field="hidden_activation",
+    bias_fields=_attention_bias(), more=_gemma, parts=(_BOTH_SIDES,),
+)  # fmt: skip
+_COHERE = Family(
+    norm="layernorm", epsilon=1e-5, epsilon_field="layer_norm_eps", is_interleaved=True,
+    bias_fields=_attention_bias(), more=_cohere, parts=(_PARALLEL, "norms add no bias"),
+)  # fmt: skip
+_GPT_OSS_SCALING = {"kind": "yarn", "factor": 32.0, "original_length": 4096, "whole_dimensions": False}
+
+# By the model_type of the configuration; a new family is a line here.
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(bias_fields=_attention_bias("mlp_bias")),
+    "mistral": Family(),
+    "mixtral": Family(sizes.mixtral, epsilon=1e-5, rope_base=1e6),
+    "qwen2": Family(bias_fields=(True, False, False)),
+    "qwen3": Family(bias_fields=_attention_bias(), more=_qk_norm),
+    "qwen2_moe": Family(sizes.qwen_moe, bias_fields=("qkv_bias", False, False), bias_default=True, more=_qwen2_moe),
+    "qwen3_moe": Family(sizes.qwen_moe, bias_fields=_attention_bias(), more=_qwen3_moe),
+    "deepseek_v2": Family(sizes.deepseek, more=_deepseek_v2),
+    "deepseek_v3": Family(sizes.deepseek, more=_deepseek_v3),
+    "deepseek_v32": Family(sizes.deepseek, more=_deepseek_v32),
+    "kimi_k2": Family(sizes.deepseek, more=_deepseek_v3),
+    "gpt_neox": Family(
+        sizes.gpt_neox, norm="layernorm", epsilon=1e-5, epsilon_field="layer_norm_eps", activation="gelu",
+        rope_base_field="rotary_emb_base", rope_fraction=0.25, rope_fraction_field="rotary_pct",
+        bias_fields=("attention_bias", "attention_bias", True), bias_default=True, more=_gpt_neox,
+    ),
+    "gpt2": _GPT2,
+    "gpt_bigcode": replace(_GPT2, activation="gelu_pytorch_tanh"),
+    "glm4": Family(
+        epsilon=1.5625e-7, rope_fraction=0.5, is_interleaved=True, bias_fields=("attention_bias", False, False),
+        parts=(_BOTH_SIDES,),
+    ),
+    "glm4_moe": Family(
+        sizes.glm_moe, epsilon=1e-5, rope_fraction=0.5, bias_fields=("attention_bias", False, False), more=_glm4_moe
+    ),
+    "gpt_oss": Family(
+        sizes.gpt_oss, epsilon=1e-5, rope_base=150_000.0, rope_scaling=_GPT_OSS_SCALING,
+        bias_fields=_attention_bias(mlp=True), bias_default=True, more=_gpt_oss,
+    ),
+    "gemma2": _GEMMA,
+    "gemma3_text": replace(_GEMMA, rope_base=1e6, stretches_whole_only=True),
+    "llama4_text": Family(
+        sizes.llama4, epsilon=1e-5, rope_base=500_000.0, is_interleaved=True, bias_fields=_attention_bias(),
+        more=_llama4,
+    ),
+    "phi3": Family(epsilon=1e-5),
+    "granite": Family(bias_fields=_attention_bias("mlp_bias"), more=_granite),
+    "olmo2": _OLMO,
+    "olmo3": replace(_OLMO, rope_base=500_000.0, stretches_whole_only=True),
+    "cohere": replace(_COHERE, rope_base=500_000.0),
+    "cohere2": replace(_COHERE, rotates_windows_only=True),
+    "seed_oss": Family(bias_fields=("attention_bias", "attention_out_bias", "mlp_bias")),
+    "ernie4_5_moe": Family(
+        sizes.ernie, epsilon=1e-5, rope_base=500_000.0, is_interleaved=True,
+        bias_fields=("use_bias", "use_bias", "use_bias"), more=_ernie,
+    ),
+    "minimax_m2": Family(sizes.minimax, rope_base=5e6, more=_minimax),
+    "hunyuan_v1_dense": _HUNYUAN,
+    "hunyuan_v1_moe": replace(_HUNYUAN, architecture=sizes.hunyuan_moe),
+}  # fmt: skip

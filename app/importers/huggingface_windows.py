@@ -37,7 +37,7 @@ def windows_of(config: Config, num_layers: int) -> Windows | None:
     chunk, sliding = (
         config.count(one, least=0) if config.has(one) else 0 for one in ("attention_chunk_size", "sliding_window")
     )
-    is_used = config.flag("use_sliding_window", not config.family.model_type.startswith("qwen"))
+    is_used = config.flag("use_sliding_window", not config.model_type.startswith("qwen"))
     window = chunk or (sliding if is_used else 0)
     said = tuple(layer for layer, kind in enumerate(kinds) if kind != "full_attention")
     layers = said if kinds else _windowed_layers(config, num_layers)
@@ -82,11 +82,11 @@ def rotary_layers(config: Config, num_layers: int) -> tuple[int, ...]:
 
 def _windowed_layers(config: Config, num_layers: int) -> tuple[int, ...]:
     """Where layer_types is absent: all layers but the last of every period, in Qwen those from max_window_layers on."""
-    if config.family.model_type == "llama4_text":
+    if config.model_type == "llama4_text":
         return rotary_layers(config, num_layers)
-    if config.family.model_type.startswith("qwen") and config.has("max_window_layers"):
+    if config.model_type.startswith("qwen") and config.has("max_window_layers"):
         return tuple(range(config.count("max_window_layers", least=0), num_layers))
-    period = _PERIODS.get(config.family.model_type)
+    period = _PERIODS.get(config.model_type)
     for name in ("sliding_window_pattern", "_sliding_window_pattern"):
         period = config.count(name) if config.has(name) else period
     return tuple(layer for layer in range(num_layers) if not period or (layer + 1) % period)

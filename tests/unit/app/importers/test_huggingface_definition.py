@@ -13,8 +13,6 @@ import pytest
 from app.exporters.megatron_losses import command_line_losses, model_losses
 from app.exporters.megatron_model import model_arguments
 from app.faults import Refused
-from app.importers.huggingface_families import FAMILIES
-from app.importers.huggingface_traits import TRAITS
 from models.catalogue import named_entry
 from models.definition import ModelDefinition
 from models.workload import Architecture
@@ -232,10 +230,6 @@ def test_published_configurations_give_the_arguments_of_their_models(name: str) 
 )
 def test_an_import_is_defined_as_the_catalogue_entry_is(config: dict[str, Any], entry: str) -> None:
     assert _definition(config) == Architecture.model_validate(named_entry("models", entry)).definition
-
-
-def test_every_family_has_its_traits() -> None:
-    assert set(TRAITS) == set(FAMILIES)
 
 
 def test_rotary_positions_of_transformers_5_are_those_of_transformers_4() -> None:
