@@ -88,6 +88,8 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
 
 def _show(console: Console, found: Mapping[str, Any]) -> None:
     """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
+    from app.jobs.patches import in_words
+
     points = table(escape(found["name"] or found["id"]), ">", ">time s", ">bound s", ">gap %", ">GPUs")
     is_wide = console.width >= PLAIN_WIDTH
     for heading in ("crossing", "state", *(("plan",) if is_wide else ())):
@@ -95,7 +97,7 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
     points.add_column("point", overflow="fold")
     for member in found["members"]:
         plan = (member["plan_id"] or "",) if is_wide else ()
-        cells = (*_figures(member["figures"]), member["state"], *plan, changes_text(member["changes"]))
+        cells = (*_figures(member["figures"]), member["state"], *plan, escape(in_words(member["changes"])))
         points.add_row(str(member["index"]), *cells)
     console.print(points)
     said = found["findings"]
@@ -107,19 +109,6 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
             console.print(f"{member['index']}: {escape(fault['what'])} ({escape(fault['where'])})")
         if member["figures"] is None and member["plan_id"]:
             console.print(f"{member['index']}: no plan; GET /v1/plans/{member['plan_id']} says why")
-
-
-def changes_text(changes: Mapping[str, Any]) -> str:
-    """What differs from the base, short: the last part of a pointer is enough to a reader of the table.
-
-    >>> changes_text({"/workload/global_batch_sequences": 1024, "/constraints/max_gpus": 8192})
-    'global_batch_sequences 1024, max_gpus 8192'
-    >>> changes_text({"constraints": {"max_gpus": 1}})
-    '{"constraints": {"max_gpus": 1}}'
-    """
-    if changes and all(name.startswith("/") for name in changes):
-        return escape(", ".join(f"{name.rsplit('/', 1)[1]} {json.dumps(value)}" for name, value in changes.items()))
-    return escape(json.dumps(changes))
 
 
 def _figures(figures: Mapping[str, Any] | None) -> tuple[str, ...]:
