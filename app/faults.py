@@ -294,35 +294,18 @@ _OBJECT = re.compile(r"\b(place|pool|link) (?:id )?'([^']+)'(?:\.([a-z_]+))?")
 
 def _sharper_pointer(pointer: str, message: str, document: Any) -> str:
     """Point at the object that a cross-field message names, when it names one."""
+    from models.pointers import value_at
+
     path = _PATH.match(message)
     if path:
         inner = "/" + path.group().replace("[", "/").replace("]", "").replace(".", "/")
-        if resolve(document, pointer + inner) is not None:
+        if value_at(document, pointer + inner) is not None:
             return pointer + inner
     named = _OBJECT.search(message)
     if named:
         kind, name, field = named.groups()
-        entries = resolve(document, f"{pointer}/{kind}s")
+        entries = value_at(document, f"{pointer}/{kind}s")
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             if isinstance(entry, Mapping) and entry.get("id") == name:
                 return f"{pointer}/{kind}s/{index}" + (f"/{field}" if field else "")
     return pointer
-
-
-def resolve(document: Any, pointer: str) -> Any:
-    """What a JSON Pointer points at, or None.
-
-    >>> resolve({"a": [{"b": 7}]}, "/a/0/b")
-    7
-    """
-    from models.pointers import is_position, parts_of
-
-    here = document
-    for key in parts_of(pointer) if pointer else ():
-        if isinstance(here, Mapping):
-            here = here.get(key)
-        elif isinstance(here, list) and is_position(key, len(here)):
-            here = here[int(key)]
-        else:
-            return None
-    return here

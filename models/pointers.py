@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 def escaped(name: str) -> str:
@@ -39,3 +40,20 @@ def is_position(part: str, length: int) -> bool:
     [True, False, False, False, False]
     """
     return part.isascii() and part.isdigit() and len(part) <= len(str(length)) and int(part) < length
+
+
+def value_at(document: Any, pointer: str, otherwise: Any = None) -> Any:
+    """What a pointer leads to in a JSON value; `otherwise` where it leads nowhere.
+
+    >>> value_at({"a": [{"b": 7}]}, "/a/0/b"), value_at({"a": 1}, "/a/b", "nothing")
+    (7, 'nothing')
+    """
+    here = document
+    for part in parts_of(pointer) if pointer else ():
+        if isinstance(here, Mapping) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and is_position(part, len(here)):
+            here = here[int(part)]
+        else:
+            return otherwise
+    return here

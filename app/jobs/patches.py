@@ -11,10 +11,12 @@ from typing import Any
 
 from app.documents import read_model
 from app.faults import Fault, Refused, refused
-from models.pointers import is_position, parts_of
+from models.pointers import is_position, parts_of, value_at
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
 from solver.questions.losses import changes_of
+
+_ABSENT = object()
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -93,15 +95,7 @@ def told_of_patch(fault: Fault, patch: Any, where: str) -> Fault:
 
 def holds(document: Any, pointer: str) -> bool:
     """Whether a pointer leads to a value, be it null."""
-    here = document
-    for part in parts_of(pointer):
-        if isinstance(here, Mapping) and part in here:
-            here = here[part]
-        elif isinstance(here, list) and is_position(part, len(here)):
-            here = here[int(part)]
-        else:
-            return False
-    return True
+    return value_at(document, pointer, _ABSENT) is not _ABSENT
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
