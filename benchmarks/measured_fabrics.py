@@ -4,8 +4,9 @@ The planner takes scale-out rates from the software stack and the link graph ins
 """
 
 from solver.network.efficiency import EfficiencyCurve, FabricProfile
-from solver.network.fabrics import ML_ENGINEERING, SIMAI
 
+_ML_ENGINEERING = "sweeps in stas00/ml-engineering, network/README.md"
+_SIMAI = "fractions of line rate in aliyun/SimAI, inputs/ratio/nic_ratio.csv and ata_ratio.csv"
 _SAILOR = "point-to-point curves in eth-easl/sailor, providers/multizone_bandwidths.json"
 
 # Ratios do not say the line rate: 400 GB/s per node only makes seconds of bytes. A ring pays 35 us per node: network
@@ -19,7 +20,7 @@ ROCE = FabricProfile(
             base_s=17.2e-6, hop_s=0.0, fill_s=0.285e-6, plateau=((2, 0.828), (4, 0.966), (8, 0.943), (16, 0.892))
         ),
     },
-    source=SIMAI,
+    source=_SIMAI,
 )
 
 EFA = FabricProfile(
@@ -29,7 +30,7 @@ EFA = FabricProfile(
         "*": EfficiencyCurve(base_s=0.0, hop_s=49.1e-6, fill_s=16.5e-6, plateau=((2, 1.0),)),
         "tree": EfficiencyCurve(base_s=0.0, hop_s=49.1e-6, fill_s=16.5e-6, plateau=((2, 0.825),)),
     },
-    source=f"{ML_ENGINEERING} (4x8 B200 P6 sweep; tree: 4x8 H200 p5en)",
+    source=f"{_ML_ENGINEERING} (4x8 B200 P6 sweep; tree: 4x8 H200 p5en)",
 )
 
 SLINGSHOT = FabricProfile(

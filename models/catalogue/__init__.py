@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-Kind = Literal["gpus", "models", "clusters", "stacks", "frameworks", "examples"]
+Kind = Literal["gpus", "models", "clusters", "stacks", "frameworks", "examples", "shapes", "fabrics"]
 
 
 @cache

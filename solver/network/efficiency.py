@@ -1,7 +1,7 @@
 """Measured-efficiency curves: how close a fabric comes to its line rate, by message size and number of participants.
 
 A curve has a latency per step, a saturating rate, chunk pipelining and a protocol for short messages. The constants
-are in `fabrics.py`, each with its source.
+are in the catalogue, each with its source.
 """
 
 from collections.abc import Mapping
