@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from functools import partial
+from importlib.resources import files
 from itertools import islice
 from typing import Annotated, Any
 
@@ -26,7 +28,6 @@ from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from app.wire import Answer, Calibration, NextCursor
 from models.base import MOST
-from solver.calibration.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
@@ -38,7 +39,11 @@ Cell = (
     | None
 )
 
-
+_LISTED = list(rows_of((files("app.api") / "measured_columns.csv").read_text(encoding="utf-8")))
+# What each column of measured runs means; how its cells are read is in `solver/calibration/rows.py`.
+COLUMNS: Mapping[str, str] = {row["column"]: row["meaning"] for row in _LISTED}
+# A row without one of these is left out. The shape of a well-known model is filled in by its name.
+NEEDED = tuple(row["column"] for row in _LISTED if row["needed"])
 ROWS = (
     "The measured runs, one object each, at least two for every constant that is fitted. "
     f"Needed are {', '.join(NEEDED)}, and iter_time_s or tflops_per_gpu; the name of a well-known model stands for its "

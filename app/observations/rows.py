@@ -1,6 +1,6 @@
 """One row for `isthmus calibrate` from a run: the plan's choices, the request's job, the measured time.
 
-Cells are named as in `solver/calibration/columns.py`. Where no row can describe a run, the reason is given.
+Cells are named as in `app/api/measured_columns.csv`. Where no row can describe a run, the reason is given.
 """
 
 from __future__ import annotations

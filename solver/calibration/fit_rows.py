@@ -32,7 +32,7 @@ _ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "st
 def calibrate_rows(
     rows: Sequence[Mapping[str, str]], *, name: str, start: StackProfile | None = None, constants: Sequence[str] = ()
 ) -> Calibration:
-    """A profile called `name` fitted to `rows` (see `columns.py`).
+    """A profile called `name` fitted to `rows` (columns: `docs/howto/fit-a-profile.md`).
 
     Starts from `start`, or from the packaged profile that the rows choose, as it is on their GPU generation.
     `constants` are freed; by default those that the degrees and precisions in the rows identify. Raises TooFewRows,

@@ -1,5 +1,5 @@
-"""Makes the inputs of the cost model of one row of measured training data (columns: `columns.py`), or skips it with a
-reason.
+"""Makes the inputs of the cost model of one row of measured training data, or skips it with a reason. Columns are
+those of `docs/howto/fit-a-profile.md`.
 """
 
 from __future__ import annotations

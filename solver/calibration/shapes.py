@@ -1,7 +1,7 @@
 """Published shapes of models that measured rows only name, to fill cells a source leaves empty.
 
-They are rows of the catalogue, with columns as in `columns.py`; `pattern` is what a model's name contains, and
-`stage_layers_of_pp` are the layers of each pipeline rank that a launch file gives. A cell that is given remains.
+They are rows of the catalogue, with columns as in `docs/howto/fit-a-profile.md`; `pattern` is what a model's name
+contains, and `stage_layers_of_pp` are the layers of each pipeline rank that a launch file gives. Given cells remain.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.api.calibrations import COLUMNS, NEEDED
 from app.api.examples import MEASURED_RUNS_CSV
 from models.stack import StackProfile
-from solver.calibration.columns import COLUMNS, NEEDED
 from tests.docs.player import HOWTOS, blocks, play
 
 NAME = "fit-a-profile.md"

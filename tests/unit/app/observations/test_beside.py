@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from app.api.calibrations import COLUMNS, NEEDED
 from app.observations.beside import observation
 from app.observations.measured import COMPUTE, DATA, IDLE, OPTIMIZER, WORK, Measured, spread, steady, typical
 from app.observations.rows import calibration_row
 from models.catalogue import named_entry
 from models.plan import Assumption, Plan, TimeBreakdown
 from models.request import PlanRequest
-from solver.calibration.columns import COLUMNS, NEEDED
 from solver.calibration.rows import run_of
 from solver.calibration.training import packaged_stacks
 from solver.cost.job import job_of

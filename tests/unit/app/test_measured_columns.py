@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import solver.calibration
-from solver.calibration.columns import COLUMNS, NEEDED
+from app.api.calibrations import COLUMNS, NEEDED
 from solver.calibration.rows import SkipRow, run_of
 from solver.calibration.training import packaged_stacks
 
