@@ -26,11 +26,8 @@ def links_exist(case: Case) -> Iterator[Finding]:
 def link_usable(case: Case) -> Iterator[Finding]:
     """The usable capacity is what failures, oversubscription and background leave of the link."""
     for load, edge in _edges(case):
-        if differs(load.usable_bytes_per_s, edge.capacity_bytes_per_s):
-            yield Finding(
-                load_name(load),
-                f"usable {load.usable_bytes_per_s:.9g} B/s, the cluster says {edge.capacity_bytes_per_s:.9g}",
-            )
+        stated, derived = load.usable_bytes_per_s, edge.capacity_bytes_per_s
+        yield from unequal(load_name(load), "usable_bytes_per_s", stated, derived, "the cluster says")
 
 
 def link_utilisation(case: Case) -> Iterator[Finding]:

@@ -5,11 +5,10 @@ Whether the profile's spreads are right no judge can tell: they come from measur
 
 from collections.abc import Iterator, Mapping
 
-from models.prediction import Interval
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
 from solver.cost.uncertainty import probability_faster, shared_errors
-from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.case import Case, Finding, Rule, differs, unequal
 
 ZERO = 1e-12  # an error factor below is rounding
 ROUNDED = 1e-6  # of a probability
@@ -24,10 +23,13 @@ def error_bars(case: Case) -> Iterator[Finding]:
     if stated.evidence != derived.evidence:
         yield Finding("prediction", "evidence is not that of the profile for these GPUs, this model and precision")
     for name in ("iteration_s", "tokens_per_s", "peak_memory_bytes"):
-        yield from _interval(name, getattr(stated, name), getattr(derived, name))
+        one, other = getattr(stated, name), getattr(derived, name)
+        for quantile in ("p10", "p50", "p90"):
+            yield from unequal(
+                "prediction", f"{name}.{quantile}", getattr(one, quantile), getattr(other, quantile), "derived"
+            )
     for name in ("fits_probability", "family_spread", "run_spread"):
-        if differs(getattr(stated, name), getattr(derived, name)):
-            yield Finding("prediction", f"{name} {getattr(stated, name):.6g}, derived {getattr(derived, name):.6g}")
+        yield from unequal("prediction", name, getattr(stated, name), getattr(derived, name), "derived")
     pairs = list(zip(stated.common_errors, derived.common_errors, strict=False))
     apart = any(differs(a, b) and abs(a - b) > ZERO for a, b in pairs)
     if apart or len(stated.common_errors) != len(derived.common_errors):
@@ -51,13 +53,6 @@ def alternative_odds(case: Case) -> Iterator[Finding]:
             yield Finding(
                 f"alternative {index}", f"slower_probability {one.slower_probability:.6g}, derived {derived:.6g}"
             )
-
-
-def _interval(name: str, stated: Interval, derived: Interval) -> Iterator[Finding]:
-    for quantile in ("p10", "p50", "p90"):
-        one, other = getattr(stated, quantile), getattr(derived, quantile)
-        if differs(one, other):
-            yield Finding("prediction", f"{name}.{quantile} {one:.6g}, derived {other:.6g}")
 
 
 FAMILY: Mapping[str, Rule] = {"error-bars": error_bars, "alternative-odds": alternative_odds}

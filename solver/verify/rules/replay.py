@@ -6,7 +6,7 @@ rules on these, and cannot be replayed.
 
 from collections.abc import Iterator, Mapping
 
-from solver.verify.case import Case, Finding, Rule, differs, exceeds, link_name
+from solver.verify.case import Case, Finding, Rule, exceeds, link_name, unequal
 from solver.verify.joint_replay import replay_case
 
 
@@ -19,8 +19,8 @@ def replay_confirms(case: Case) -> Iterator[Finding]:
         yield Finding(
             "metrics", f"iteration_s {stated.iteration_s:.9g}, with shared links it takes {found.iteration_s:.9g}"
         )
-    if stated.shared_replay_s is not None and differs(stated.shared_replay_s, found.iteration_s):
-        yield Finding("metrics", f"shared_replay_s {stated.shared_replay_s:.9g}, is {found.iteration_s:.9g}")
+    if stated.shared_replay_s is not None:
+        yield from unequal("metrics", "shared_replay_s", stated.shared_replay_s, found.iteration_s)
     for edge in found.edges:
         if exceeds(edge.peak_utilisation, 1.0):
             name = link_name(edge.link, edge.reverse)

@@ -10,7 +10,7 @@ from models.diagnostic import FROM_TEXT
 from models.statements import PROVEN, assumptions_of
 from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
-from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds, unequal
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, exceeds, unequal
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
@@ -153,8 +153,8 @@ def alternatives_differ(case: Case) -> Iterator[Finding]:
 def near_stated(case: Case) -> Iterator[Finding]:
     """Where nothing crosses buildings, one building takes as long as the plan."""
     near, time = case.plan.one_building_s, case.plan.metrics.iteration_s
-    if near is not None and case.plan.placement.crossing == "none" and differs(near, time):
-        yield Finding("one_building_s", f"{near:.9g}, nothing crosses and the plan takes {time:.9g}")
+    if near is not None and case.plan.placement.crossing == "none":
+        yield from unequal("one_building_s", "stated", near, time, "nothing crosses, and the plan takes")
 
 
 FAMILY: Mapping[str, Rule] = {
