@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from importlib.resources import files
 from string import Template
 from typing import Annotated
 
@@ -20,45 +21,8 @@ POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {STYLE_DIGEST}; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-FRAME = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>$title</title>
-<link rel="icon" type="image/svg+xml" href="/static/favicon.svg">
-<link rel="stylesheet" href="/static/report/report.css">
-<link rel="stylesheet" href="/static/desk/desk.css">
-<script src="/static/report/report.js" defer></script>
-<script type="module" src="/static/desk/main.js"></script>
-</head>
-<body class="desk">
-<a class="skip" href="#page">To the page</a>
-<div class="top">
-<nav aria-label="Pages">
-<a href="/" class="mark">Isthmus</a>
-<a href="/plans">Plans</a>
-<a href="/new">New plan</a>
-<a href="/compare">Compare</a>
-<a href="/studies">Studies</a>
-<a href="/accuracy">Accuracy</a>
-<a href="/docs" data-elsewhere>API</a>
-</nav>
-<details id="door"><summary>API key</summary>
-<form><label for="key">Key, if this service asks for one</label>
-<input id="key" type="password" autocomplete="off" spellcheck="false"><button>Use</button>
-<p>It is held in the memory of this page until you reload or close it,
-and sent to this service only.</p></form></details>
-</div>
-<main id="page" tabindex="-1"></main>
-<p id="told" role="status"></p>
-<p id="titled" class="unseen" aria-live="polite"></p>
-<noscript><p>These pages need JavaScript; every plan can also be had from the <a href="/docs">API</a>
-and the command line.</p></noscript>
-</body>
-</html>
-""")
+# The frame of every page; `$title` is its title.
+FRAME = Template((files("app.web") / "desk.html").read_text(encoding="utf-8"))
 
 
 def below(prefix: str, page: str) -> str:

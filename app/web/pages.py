@@ -28,23 +28,7 @@ class Assets(StaticFiles):
 
 router = APIRouter(include_in_schema=False)
 
-DOCS_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Isthmus API</title>
-<link rel="icon" type="image/svg+xml" href="/static/favicon.svg">
-<link rel="stylesheet" href="/static/swagger-ui/swagger-ui.css">
-</head>
-<body>
-<div id="swagger-ui"></div>
-<script src="/static/swagger-ui/swagger-ui-bundle.js"></script>
-<script src="/static/docs.js"></script>
-</body>
-</html>
-"""
+DOCS_PAGE = (Path(__file__).parent / "docs.html").read_text(encoding="utf-8")
 
 
 @router.get("/docs")
