@@ -1,25 +1,34 @@
 """A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
 
 Every field is used, known not to matter, or refused; sizes that are absent are not assumed. The families are in
-`huggingface_families.py`; what fields mean is in `huggingface_sizes.py` and, beside sizes, `huggingface_definition.py`.
+`huggingface_families.py`; what fields mean is in `huggingface_sizes.py` and, beside sizes, `huggingface_definition.py`;
+those without a meaning here are in `huggingface_fields.yaml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
+
+import yaml
 
 from app.faults import Refused
 from app.importers.huggingface_config import Config, shown
 from app.importers.huggingface_definition import definition_of
 from app.importers.huggingface_families import FAMILIES
-from app.importers.huggingface_fields import IGNORED, NOT_DESCRIBED, NOTED
 from app.importers.huggingface_windows import windows_note, windows_of
 from app.importers.source import MAX_SHOWN, Document, names_shown, validated
 from app.importers.texts import parse_json
 from models.pointers import pointer_to
 from models.workload import Architecture
+
+_FIELDS = yaml.safe_load((files("app.importers") / "huggingface_fields.yaml").read_text(encoding="utf-8"))
+# What the layers of a family are that no architecture describes, and why a field is left out that is worth a note.
+NOT_DESCRIBED: Mapping[str, str] = {one: what for what, names in _FIELDS["not_described"].items() for one in names}
+NOTED: Mapping[str, str] = {one: why for why, names in _FIELDS["noted"].items() for one in names}
+WITHOUT_EFFECT = frozenset(_FIELDS["without_effect"])
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     values["name"] = model_name or _own_name(fields, model_type)
     values["source"] = f"config.json of {values['name']} ({model_type})"
     unread = [one for one in fields if one not in config.used]
-    known = {*IGNORED, *NOTED, *ignore}
+    known = {*WITHOUT_EFFECT, *NOTED, *ignore}
     unknown = [one for one in unread if one not in known and fields[one] is not None]
     if unknown:
         _refuse_unknown(document, unknown)
