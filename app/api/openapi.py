@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -24,22 +25,7 @@ from app.wire import Problem
 router = APIRouter(include_in_schema=False)
 SOON_S = 1.0
 MAKING = threading.Lock()  # the framework changes the filters of warnings while it makes routes and documents
-DESCRIPTION = """\
-Plans the training of large models across data-centre buildings: the placement of every GPU group, the timing of every
-pipeline stage and the transport of every flow, with a proof of how good the plan is.
-
-**First steps.** Send one of the examples to `POST /v1/plans`: the answer is 202 with an id, or the whole plan with the
-header `Prefer: wait=30`. Follow the search at `/v1/plans/{plan_id}/events`, read the plan at `/v1/plans/{plan_id}`,
-take it to another tool at `/v1/plans/{plan_id}/artifacts/{kind}`; `report-html` is one page for people.
-
-**Units** are in the field names, values are SI: `_s` seconds, `_bytes`, `_bytes_per_s`, `_flops_per_s`. 400 Gb/s is
-5e10 bytes per second, 80 GB is 8e10 bytes. Rates of links are per direction.
-
-**Names** of `/v1/catalogue` (GPU types, models, clusters, frameworks, stack profiles) may stand for whole objects.
-
-**Errors** are `application/problem+json` with one entry per fault: its code, where it is (JSON Pointer), what is
-allowed and what to do.
-"""
+DESCRIPTION = (files("app.api") / "description.md").read_text(encoding="utf-8")
 TAGS = [
     {"name": "plans", "description": "Searches that run in the background, and the plans that they find."},
     {"name": "direct", "description": "Computations that are answered at once; nothing is queued or stored."},
