@@ -12,8 +12,9 @@ from models.diagnostic import Diagnostic
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.request import PlanRequest
 from solver.bounds.work import light_bound_s
-from solver.configurations.enumerate import enumerate_space, with_every_degree
+from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
+from solver.configurations.unusual import covering, with_every_degree
 from solver.context import Context
 from solver.diagnostics.table import diagnostics_of
 from solver.explain.infeasible import (
@@ -71,7 +72,8 @@ def plan(
 
     Other processes help where a `worker_pool` is given, whose workers read the same clock; never in reproducible mode.
     The search may `begin_with` a plan, of this request or of one before it was changed, and with the state of an
-    earlier search of this request, which `keep` is given again and again (`SavedSearch.from_bytes` reads it).
+    earlier search of this request, which `keep` is given again and again (`SavedSearch.from_bytes` reads it). Where
+    the plan has a degree that a search leaves out, every degree is searched: bounds of the others say nothing of it.
     Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
     """
     started = clock()
@@ -79,6 +81,8 @@ def plan(
     if reasons:
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     request = within_framework(request)
+    if begin_with.plan is not None:
+        request = covering(request, begin_with.plan.configuration)
     hooks = Hooks(
         progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started, keep=keep
     )

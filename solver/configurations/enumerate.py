@@ -96,29 +96,9 @@ def _powers_of_two(limit: int) -> list[int]:
     return [1 << k for k in range(max(limit, 1).bit_length()) if 1 << k <= limit]
 
 
-def _divisors(number: int) -> list[int]:
+def divisors_of(number: int) -> list[int]:
+    """Whole numbers that divide another, the least first."""
     return [d for d in range(1, number + 1) if number % d == 0]
-
-
-def with_every_degree(request: PlanRequest) -> PlanRequest | None:
-    """The request with every value of the degrees that it leaves open, the unusual ones too; None if it leaves none.
-
-    The usual ones find good plans; that none exists is known only of all of them.
-    """
-    allowed, pools = request.constraints.allowed, usable_pools(request)
-    domain = max((pool.gpu.scale_up_domain_gpus for pool in pools), default=1)
-    architecture = request.workload.architecture
-    every = {
-        "tp": range(1, domain + 1),
-        "cp": _divisors(request.workload.sequence_length),
-        "ep": _divisors(1 if architecture.moe is None else architecture.moe.num_experts),
-        "pp": range(1, architecture.num_layers + 1),
-        "micro_batch_sequences": _divisors(request.workload.global_batch_sequences)[:64],
-    }
-    opened = {name: tuple(values) for name, values in every.items() if getattr(allowed, name) is None}
-    if not opened:
-        return None
-    return request.with_constraints(allowed=allowed.model_copy(update=opened))
 
 
 def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
@@ -158,7 +138,7 @@ def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]
     """
     layers = request.workload.architecture.num_layers
     limit = min(SPACE_LIMITS.max_pipeline_ranks, layers)
-    usual = {*_powers_of_two(limit), *ODD_PIPELINE_RANKS, *_divisors(layers), *_divisors(layers + 2)}
+    usual = {*_powers_of_two(limit), *ODD_PIPELINE_RANKS, *divisors_of(layers), *divisors_of(layers + 2)}
     for count in num_enclosing(request):
         counts = range(1, count + 1) if count <= FEW_BUILDINGS else (count,)
         usual |= {times * one for one in counts for times in (1, 2)}
@@ -168,6 +148,20 @@ def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]
     wanted = request.constraints.allowed.pp
     degrees = [pp for pp in wanted if pp <= layers] if wanted else [pp for pp in sorted(usual) if pp <= limit]
     return [pp for pp in degrees if pp > pinned]
+
+
+def expert_degrees(request: PlanRequest) -> list[int]:
+    """Powers of two that divide the experts; 1 in dense models."""
+    moe, allowed = request.workload.architecture.moe, request.constraints.allowed.ep
+    return (
+        [1] if moe is None else [ep for ep in allowed or _powers_of_two(moe.num_experts) if moe.num_experts % ep == 0]
+    )
+
+
+def micro_batches(request: PlanRequest) -> list[int]:
+    """Sequences per micro-batch: divisors of the global batch."""
+    wanted, most = request.constraints.allowed.micro_batch_sequences, SPACE_LIMITS.max_micro_batch
+    return list(wanted or (b for b in divisors_of(request.workload.global_batch_sequences)[:64] if b <= most))
 
 
 def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
@@ -246,13 +240,9 @@ def _num_operations(num_stages: IntArray, num_microbatches: IntArray) -> IntArra
 def _with_batches(request: PlanRequest, rows: Rows, most_operations: float) -> Rows:
     """Replicas and micro-batches: dp * micro_batch * num_microbatches = the global batch."""
     batch, allowed = request.workload.global_batch_sequences, request.constraints.allowed
-    divisors = _divisors(batch)
+    divisors = divisors_of(batch)
     replicas = [dp for dp in allowed.dp or divisors if batch % dp == 0]
-    micro = [
-        b
-        for b in allowed.micro_batch_sequences or divisors[:64]
-        if allowed.micro_batch_sequences or b <= SPACE_LIMITS.max_micro_batch
-    ]
+    micro = micro_batches(request)
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
     table = np.array(pairs, dtype=np.int64).reshape(-1, 3)
     dp, num_microbatches = table[:, 0], table[:, 2]
@@ -271,11 +261,7 @@ def _with_batches(request: PlanRequest, rows: Rows, most_operations: float) -> R
 
 def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
     """Expert parallelism divides the experts and lies inside cp * dp; dense models have none."""
-    moe, allowed = request.workload.architecture.moe, request.constraints.allowed.ep
-    degrees = (
-        [1] if moe is None else [ep for ep in allowed or _powers_of_two(moe.num_experts) if moe.num_experts % ep == 0]
-    )
-    table = np.array(degrees, dtype=np.int64).reshape(-1, 1)
+    table = np.array(expert_degrees(request), dtype=np.int64).reshape(-1, 1)
     return _crossed(rows, table, ("ep",), (rows["dp"] * rows["cp"])[:, None] % table[:, 0] == 0)
 
 
@@ -291,7 +277,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
     alone = tuple(names) == ("hsdp",)
     if alone:
-        copies["hsdp"] = _divisors(request.workload.global_batch_sequences)
+        copies["hsdp"] = divisors_of(request.workload.global_batch_sequences)
     options = [
         (SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1]) if (replicas % k == 0).any()
     ]

@@ -18,8 +18,9 @@ from models.request import AllowedDegrees, PlanRequest
 from models.schedule import MAX_OPERATIONS
 from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
-from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space, with_every_degree
+from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space
 from solver.configurations.framework import within_framework
+from solver.configurations.unusual import with_every_degree
 from solver.context import Context
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 from solver.network.places import alike_pools, usable_gpus, usable_pools, with_one_of_each

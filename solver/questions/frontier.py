@@ -18,6 +18,7 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
+from solver.configurations.unusual import covering
 from solver.objective import SECONDS_PER_HOUR
 from solver.questions.least import one_price, states_prices
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
@@ -75,7 +76,7 @@ class _Asked:
         self.comparisons[against], self.limited[against] = self.compared, []
         if against == "gpus":
             free = put("/constraints/use_all_gpus", False)  # with it, a tighter limit would allow what a looser forbids
-            limits = _gpu_limits(changed(self.base, (free,)), plan.metrics.num_gpus, self.question)
+            limits = _gpu_limits(changed(self.base, (free,)), plan, self.question)
             self._limit(against, [(float(one), (put("/constraints/max_gpus", one), free)) for one in limits])
         elif against == "bytes":
             pointer = "/constraints/max_cross_building_bytes_per_iteration"
@@ -239,9 +240,10 @@ def _key(point: FrontierPoint, against: Spent) -> tuple[float, float]:
     return point.iteration_s, spent[against]
 
 
-def _gpu_limits(request: PlanRequest, most: int, question: Frontier) -> list[int]:
+def _gpu_limits(request: PlanRequest, fastest: Plan, question: Frontier) -> list[int]:
     """Numbers of GPUs that configurations have, the fewest first: all of them where they are few."""
-    sizes = np.unique(enumerate_space(within_framework(request)).columns.num_gpus)
+    most, whole = fastest.metrics.num_gpus, covering(within_framework(request), fastest.configuration)
+    sizes = np.unique(enumerate_space(whole).columns.num_gpus)
     wanted = sizes[(sizes <= most) & (sizes >= most / question.slowest_times)]
     if len(wanted) > question.max_points:
         places = np.searchsorted(wanted, np.geomspace(wanted[0], wanted[-1], question.max_points) - 0.5)

@@ -15,8 +15,9 @@ from models.plan import Plan
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
-from solver.context import Context, stack_for
-from solver.explain.infeasible import target_reasons
+from solver.configurations.framework import within_framework
+from solver.configurations.unusual import with_every_degree
+from solver.context import stack_for
 from solver.questions.carried_over import carried_over
 from solver.questions.curves import changes_over
 from solver.questions.row_bounds import least_bound_s
@@ -91,17 +92,29 @@ class _Asked:
                 )
 
     def reached(self, request: PlanRequest, until_s: float, begin: Plan | None = None) -> Outcome:
-        """Any plan of a request within the target; infeasible where none can be."""
+        """Any plan of a request within the target; infeasible where none can be, whatever its degrees.
+
+        A search for the fastest plan goes through the usual degrees alone. Where these do not reach the target, one
+        with the target as its limit, for which there is as long again, says whether any others do.
+        """
+        began_s = self.searches.hooks.clock()
+        found = self._fastest(request, until_s, begin)
+        if not isinstance(found, NotFound) or found.lower_bound_s <= self.target_s:
+            return found
+        until_s += self.searches.hooks.clock() - began_s
+        objective = {"kind": "fewest_gpus", "target_iteration_s": self.target_s}
+        within, limit_s = changed(request, (put("/objective", objective),)), request.options.time_limit_s
+        other = self.searches.searched(within, limit_s, first=True, until_s=until_s, begin=begin)
+        return self._fastest(request, until_s, other.plan) if isinstance(other, Planned) else other
+
+    def _fastest(self, request: PlanRequest, until_s: float, begin: Plan | None) -> Outcome:
+        """What a search for the fastest plan ends with, which is over with the first within the target."""
         whole_s = max(request.options.time_limit_s, until_s - self.searches.hooks.clock())
         request = request.with_options(relative_gap=0.0)
         found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough, begin=begin)
         if isinstance(found, Planned) and not self.is_enough(found):
             bound_s = _bound_s(found) or 0.0
-            found = NotFound(lower_bound_s=bound_s, detail="no plan within the target was found", elapsed_s=0.0)
-        if isinstance(found, NotFound) and found.lower_bound_s > self.target_s:
-            within = put("/objective", {"kind": "fewest_gpus", "target_iteration_s": self.target_s})
-            reasons = target_reasons(Context.of(changed(request, (within,))), found.lower_bound_s)
-            return Infeasible(reasons=reasons, elapsed_s=found.elapsed_s)
+            return NotFound(lower_bound_s=bound_s, detail="no plan within the target was found", elapsed_s=0.0)
         return found
 
     def is_enough(self, found: Planned) -> bool:
@@ -186,9 +199,7 @@ class _Narrowed:
         found: Outcome | None = carried_over(request, self.best.plan, hooks.clock, partial(hooks.is_late, until_s))
         if not isinstance(found, Planned) or not asked.is_enough(found):
             bound_until_s = hooks.clock() + BOUND_SHARE * max(until_s - hooks.clock(), 0.0)
-            cutoff_s = asked.target_s * (1.0 + PRECISION)
-            bound_s = least_bound_s(request, cutoff_s, partial(hooks.is_late, bound_until_s))
-            if bound_s > asked.target_s:
+            if self._is_proven(request, partial(hooks.is_late, bound_until_s)):
                 self.low = self.proven = factor
                 return
             found = asked.reached(request, until_s, self.best.plan)
@@ -197,6 +208,12 @@ class _Narrowed:
         else:
             self.low = factor
             self.proven = factor if isinstance(found, Infeasible) else self.proven
+
+    def _is_proven(self, request: PlanRequest, stopped: Callable[[], bool]) -> bool:
+        """Whether bounds show that no plan reaches the target, with the usual degrees or any others."""
+        every, target_s = with_every_degree(within_framework(request)), self.asked.target_s
+        spaces = [request] if every is None else [request, every]
+        return all(least_bound_s(one, target_s * (1.0 + PRECISION), stopped) > target_s for one in spaces)
 
     def changes(self, base: PlanRequest, factor: float) -> tuple[Change, ...]:
         """What leaves this part of what there is."""

@@ -7,7 +7,7 @@ than a time has fewer moves than the least among those whose bound is not above 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from math import inf
 
 import numpy as np
@@ -17,6 +17,7 @@ from models.plan import Configuration, Plan
 from models.request import Objective, PlanRequest
 from solver.bounds.work import light_bound_s
 from solver.configurations.framework import within_framework
+from solver.configurations.unusual import covering
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.evaluate import Evaluation, evaluate
@@ -257,6 +258,10 @@ class ReplanSearch:
         if found is None or plan.metrics.iteration_s >= self.frontier.cutoff_s(found.num_moved):
             return None
         return self.adapted(plan.configuration, routes, or_same_order(timings_of(plan), no_other))
+
+    def covering(self) -> PlanRequest:
+        """The changed request with every degree where a plan of it has one that a search leaves out."""
+        return reduce(covering, (one.plan.configuration for one in self.frontier.points), self.request)
 
     @property
     def fastest_s(self) -> float:

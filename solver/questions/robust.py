@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from math import inf
 
 import numpy as np
@@ -22,6 +22,7 @@ from models.robust import Robust, RobustAnswer, ScenarioFigure
 from solver.arrays import FloatArray
 from solver.clock import WORK_PER_ROW_S
 from solver.configurations.framework import within_framework
+from solver.configurations.unusual import covering
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
@@ -243,9 +244,9 @@ def _explore(asked: _Asked) -> Iterator[None]:
     """Configurations by their bound over all worlds, the likeliest first, each in its places in every world."""
     if asked.hooks.stopped() or any(isinstance(one, Infeasible) for one in asked.outcomes) or not _has_time(asked):
         return
-    rows = []
+    rows, plans = [], [one.plan for one in asked.outcomes if isinstance(one, Planned)]
     for world in asked.worlds:
-        rows.append(RowBounds(world.context.request))
+        rows.append(RowBounds(reduce(covering, (one.configuration for one in plans), world.context.request)))
         if asked.hooks.stopped() or sum(len(one) for one in rows) > MOST_ROWS:
             return
     bounds = RobustBounds(rows, asked.combine)

@@ -20,6 +20,7 @@ from models.plan import Plan
 from models.question_parts import Gain, Witness
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
+from solver.configurations.unusual import covering
 from solver.context import Context, Memo, stack_for
 from solver.objective import Goal
 from solver.questions.carried_over import carried_over
@@ -165,8 +166,8 @@ class SideComparison:
         """What no plan of a request falls below, as far as it matters beside the base's plan."""
         hooks, base = self.searches.hooks, self.base.outcome
         if self.measure.kind == "iteration_time" and isinstance(base, Planned):
-            late = partial(hooks.is_late, until_s)
-            return self.measure.of_seconds(request, least_bound_s(request, base.plan.metrics.iteration_s, late))
+            late, whole = partial(hooks.is_late, until_s), covering(within_framework(request), base.plan.configuration)
+            return self.measure.of_seconds(request, least_bound_s(whole, base.plan.metrics.iteration_s, late))
         limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
@@ -249,8 +250,9 @@ class SideComparison:
     def bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
         """A world of which a plan is known, with a bound of all its configurations. Only for iteration times."""
         assert isinstance(side.outcome, Planned)
-        hooks, best_s = self.searches.hooks, side.outcome.plan.metrics.iteration_s
-        least_s = least_bound_s(request, best_s, partial(hooks.is_late, until_s))
+        late, best = partial(self.searches.hooks.is_late, until_s), side.outcome.plan
+        whole = covering(within_framework(request), best.configuration)
+        least_s = least_bound_s(whole, best.metrics.iteration_s, late)
         return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
 
     def carried(self, request: PlanRequest, until_s: float, *, as_it_stands: bool = False) -> Side:

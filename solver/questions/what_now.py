@@ -14,6 +14,7 @@ from models.plan import Plan
 from models.question_parts import QuestionBase
 from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
+from solver.configurations.unusual import covering
 from solver.context import Context, stack_for
 from solver.questions.losses import KIND_OF, Kind, changes_of, possible_losses, what_is_gone
 from solver.questions.more import direction
@@ -185,7 +186,7 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
     if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
         return
     began_s = hooks.clock()
-    bounds = replanning.bounds = MoveBounds(replanning.request, replanning.standing)
+    bounds = replanning.bounds = MoveBounds(replanning.covering(), replanning.standing)
     learned.bounds_s = hooks.clock() - began_s
     chosen = _chosen(replanning, tolerance)
     if chosen is not None and chosen.num_moved:
@@ -197,11 +198,17 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
 
 
 def _inherit(replanning: ReplanSearch, hooks: RunHooks) -> None:
-    """What bounds the world before, bounds one with nothing but less, but for configurations of its own."""
-    before, bound_s = replanning.before.context.request, replanning.before.bound_s
+    """What bounds the world before, bounds one with nothing but less, but for configurations of its own.
+
+    Of degrees that the search of the world before left out its bound says nothing.
+    """
+    bound_s, own = replanning.before.bound_s, replanning.before.plan.configuration
+    before = covering(replanning.before.context.request, own)
+    if any(covering(before, one.plan.configuration) is not before for one in replanning.frontier.points):
+        return
     after = replanning.request.with_cluster(fabric=before.cluster.fabric)  # which says nothing of any plan
     if direction(before, after) == "less":
-        own_s = own_bound_s(replanning.request, before, bound_s, hooks.stopped)
+        own_s = own_bound_s(replanning.covering(), before, bound_s, hooks.stopped)
         replanning.inherited_s = max(replanning.inherited_s, min(bound_s, own_s))
 
 

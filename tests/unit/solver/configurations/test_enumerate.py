@@ -17,10 +17,11 @@ from models.request import PlanRequest
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
-from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space, with_every_degree
+from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import Shares, StageCosts
+from solver.configurations.unusual import with_every_degree
 from solver.cost.columns import FSDP
 from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
