@@ -71,8 +71,11 @@ def check_question(question: Question, settings: Settings) -> None:
         _check_watts(base, question)
     if isinstance(question, Sizing):
         target_seconds(question.target, base)
-    for changes, where in _change_sets(question, base):
-        _changed(base, changes, where, settings)
+    others = [_changed(base, changes, where, settings) for changes, where in _change_sets(question, base)]
+    if isinstance(question, WhatIf):
+        from solver.questions.side_by_side import SharedGoal
+
+        SharedGoal.of([base, *others])
     if isinstance(question, Robust):
         from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
 
@@ -129,12 +132,13 @@ def _check_watts(request: PlanRequest, question: Frontier) -> None:
 
 
 def _check_numbers(request: PlanRequest, question: Curves) -> None:
-    """Refuse a pointer that leads nowhere, or to no number."""
+    """Refuse a pointer that leads nowhere, or to no number, and links that are not there."""
+    from solver.questions.curves import changes_over
+
     for number, over in enumerate(question.over):
         where = f"/over/{number}"
         try:
-            if over.startswith("/"):
-                changed_document(request, (Change(pointer=over, op="multiply", value=1.0),), where)
+            changed_document(request, changes_over(request, over, 1.0), where)
         except PlannerError as error:
             raise Refused((replace(from_planner_error(error), pointer=where),)) from None
 

@@ -50,15 +50,16 @@ class SharedGoal:
 
     @classmethod
     def of(cls, requests: Sequence[PlanRequest]) -> SharedGoal:
-        """The measure of these requests. Raises InvalidRequest where they have none in common."""
-        kinds = {request.objective.kind for request in requests}
-        if len(kinds) > 1:
+        """The measure of a base and its variants. Raises InvalidRequest where they have none in common."""
+        kinds = [request.objective.kind for request in requests]
+        kind = kinds[0]
+        if set(kinds) != {kind}:
+            number = next(number for number, one in enumerate(kinds) if one != kind)
             raise InvalidRequest(
-                f"the variants have different objectives ({', '.join(sorted(kinds))}), which cannot be subtracted",
-                pointer="/variants",
-                remedy="ask about each objective by itself",
+                f"the objective is {kinds[number]} here and {kind} in the request, which cannot be subtracted",
+                pointer=f"/variants/{number - 1}/changes",
+                remedy="leave the objective as it is, or ask about a request that has the other one",
             )
-        kind = kinds.pop()
         if kind == "cost_per_token":
             return cls(kind, "USD/million tokens" if _priced(requests) else "GPU s/million tokens", per_token=True)
         if kind in TIMES:
@@ -334,12 +335,14 @@ def _confident_s(request: PlanRequest, plan: Plan) -> float:
 
 def _priced(requests: Sequence[PlanRequest]) -> bool:
     """Whether all state their prices. Raises InvalidRequest where only some do."""
-    priced = {Goal.of(Context.of(request)).priced for request in requests}
-    if len(priced) > 1:
+    priced = [Goal.of(Context.of(request)).priced for request in requests]
+    if (not priced[0]) in priced:
+        number = priced.index(not priced[0])
+        stated = ("not all GPUs state a price", "all GPUs state their prices")
         raise InvalidRequest(
-            "some of the variants state the prices of all their GPUs and others do not, so their costs have no unit in "
+            f"{stated[priced[number]]} here, and {stated[priced[0]]} in the request, so the costs have no unit in "
             "common",
-            pointer="/variants",
+            pointer=f"/variants/{number - 1}/changes",
             remedy="state usd_per_gpu_hour everywhere, or nowhere",
         )
-    return priced.pop()
+    return priced[0]

@@ -181,6 +181,35 @@ def _robust(*ranges: dict[str, Any]) -> dict[str, Any]:
         ),
         (_what_if({"pointer": MAX_GPUS, "op": "increase", "value": "x"}), "/variants/0/changes/0", "needs a number"),
         ({"ask": "what_if", "variants": []}, "/variants", "at least 1"),
+        (
+            _what_if({"pointer": "/objective", "value": {"kind": "fewest_gpus", "target_iteration_s": 9.0}}),
+            "/variants/0/changes",
+            "the objective is fewest_gpus here and iteration_time in the request",
+        ),
+        (
+            {
+                **_what_if({"pointer": "/cluster/pools/*/gpu/usd_per_gpu_hour", "value": None}),
+                "changes": [
+                    {"pointer": "/objective", "value": {"kind": "cost_per_token"}},
+                    {"pointer": "/cluster/pools/*/gpu/usd_per_gpu_hour", "value": 2.0},
+                ],
+            },
+            "/variants/0/changes",
+            "not all GPUs state a price here",
+        ),
+        (
+            {
+                "ask": "curves",
+                "over": ["memory", "bandwidth"],
+                "changes": [
+                    {"pointer": "/cluster/links", "value": []},
+                    {"pointer": "/cluster/places/*/uplink/oversubscription", "value": 1.0},
+                    {"pointer": "/cluster/fabric", "value": "separate"},
+                ],
+            },
+            "/over/1",
+            "there is no bandwidth to change",
+        ),
         ({"ask": "curves", "over": ["/cluster/nowhere"]}, "/over/0", "leads nowhere"),
         ({"ask": "curves", "over": ["speed"]}, "/over/0", "bandwidth"),
         ({"ask": "least", "target": {}}, "/target", "one target is needed"),
