@@ -2,6 +2,9 @@
 
 Moves of a configuration >= sum over its ranks of max(0, dp - groups still there that hold the rank's layers), however
 it is placed.
+
+A plan that keeps its degrees may keep its layers, too, where the changed world shares them out otherwise, as one that
+has lost its fastest GPUs: configurations with these degrees count with either, and are bounded by what holds for any.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,12 +12,13 @@ from math import inf
 
 import numpy as np
 
+from models.plan import Configuration
 from models.request import PlanRequest
 from solver.arrays import IntArray
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE
 from solver.questions.own_rows import layer_split_of
-from solver.questions.row_bounds import RowBounds
+from solver.questions.row_bounds import REFINED, RowBounds
 from solver.questions.standing import Standing
 
 
@@ -27,10 +31,13 @@ class MoveBounds:
         self.moved: IntArray = columns.pp * columns.dp
         degrees = standing.configuration.degrees
         alike = np.flatnonzero((columns.tp == degrees.tp) & (columns.cp == degrees.cp) & (columns.ep == degrees.ep))
-        held = [len(one) for one in standing.slots]
+        held, own_layers = [len(one) for one in standing.slots], standing.configuration.layers_per_stage
         for rows in _alike_ranks(self.rows, alike):
-            ranks = standing.ranks_retained(self.rows.configuration(int(rows[0])))
-            retained = [rank for rank in ranks if rank is not None]
+            found = self.rows.configuration(int(rows[0]))
+            if _has_ranks_of(found, standing.configuration) and found.layers_per_stage != own_layers:
+                found = standing.configuration
+                self.rows.state[rows] = REFINED  # and stays as it is screened
+            retained = [rank for rank in standing.ranks_retained(found) if rank is not None]
             self.moved[rows] -= sum(np.minimum(columns.dp[rows], held[rank]) for rank in retained)
         typed = alike[layer_split[alike] == BY_GPU_TYPE]  # layers follow the placement: any rank may hold any
         self.moved[typed] = np.maximum(columns.pp[typed] * columns.dp[typed] - sum(held), 0)
@@ -49,6 +56,11 @@ class MoveBounds:
     def least_s(self, num_moved: int) -> float:
         """Over configurations that may have so few moves."""
         return float(self.rows.seconds[self.moved <= num_moved].min(initial=inf))
+
+
+def _has_ranks_of(one: Configuration, other: Configuration) -> bool:
+    """Whether two configurations have as many ranks and chunks, folded alike."""
+    return (one.degrees.pp, one.degrees.vpp, one.family) == (other.degrees.pp, other.degrees.vpp, other.family)
 
 
 def _alike_ranks(rows: RowBounds, among: IntArray) -> Iterator[IntArray]:
