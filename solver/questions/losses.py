@@ -11,6 +11,7 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import LossKind
 from solver.network.places import ancestors_of, buildings_of
+from solver.network.topology import build_topology
 
 Kind = Literal["place", "pool", "link", "host"]
 # What may be lost, as names are looked up.
@@ -128,10 +129,20 @@ def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind])
 def what_is_gone(request: PlanRequest, kind: Kind, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The pools and links that go with a place, pool or link: what losses have in common has the same answer.
 
-    A single link of a place led to nothing but it.
+    A place with a single way out, link or uplink, is on no way between others: its link led to nothing but it.
     """
     around = ancestors_of(request.cluster)
     links = _links_gone(request, [name] if kind == "place" else (), [name] if kind == "link" else ())
     named = {pool.id: {"pool": (pool.id,), "place": around[pool.place]}.get(kind, ()) for pool in request.cluster.pools}
     pools = tuple(pool for pool, names in named.items() if name in names)
-    return pools, links if not pools or len(links) > 1 else ()
+    return pools, () if pools and _num_ways_out(request, name) < 2 else links
+
+
+def _num_ways_out(request: PlanRequest, place: str) -> int:
+    """Links and uplinks that join a place, or one inside it, with what lies around."""
+    around = ancestors_of(request.cluster)
+    return sum(
+        (place in around[edge.from_place]) != (place in around[edge.to_place])
+        for edge in build_topology(request.cluster).edges
+        if not edge.reverse
+    )

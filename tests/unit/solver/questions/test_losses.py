@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from models.errors import InvalidRequest
+from models.outcome import Planned
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import WhatIfLost, WhatNow
 from solver.network.topology import build_topology
+from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.losses import changes_of, what_is_gone
 from solver.questions.missing_links import are_missing
 from solver.questions.searches import changed
 from tests.build_job import FIXED, job
+from tests.build_request import build_request, link, workload
+from tests.build_request import pool as pool_of
 
 
 def _request(**parts: Any) -> PlanRequest:
@@ -104,6 +108,34 @@ def test_the_last_building_of_a_row_is_lost_as_its_pool_is() -> None:
     request = job(hosts=(2, 2, 2))
     last = request.cluster.pools[-1]
     assert what_is_gone(request, "place", last.place) == what_is_gone(request, "pool", last.id)
+
+
+def test_what_goes_through_a_building_to_its_region_is_lost_with_it() -> None:
+    """A building with a narrow uplink and a wide link to the next one, whose uplink its traffic takes."""
+    uplinks = {"x": (200.0, 2e-2), "y": (1.5, 1e-4), "z": (1.5, 1e-4)}
+    above = {name: {"oversubscription": over, "latency_s": delay_s} for name, (over, delay_s) in uplinks.items()}
+    places = [{"id": name, "level": "building", "parent": "r", "uplink": above[name]} for name in uplinks]
+    hardware = {
+        "name": "three",
+        "places": [{"id": "r", "level": "region"}, *places],
+        "pools": [pool_of(name, num_hosts) for name, num_hosts in (("x", 4), ("y", 1), ("z", 4))],
+        "links": [link("l", "x", "y", latency_s=1e-4)],
+    }
+    allowed = {"tp": [8], "cp": [1], "pp": [1], "vpp": [1]}
+    request = build_request(workload=workload(72), cluster=hardware, constraints={"allowed": allowed})
+    found = plan(request, clock=time.process_time)
+    assert isinstance(found, Planned)
+    question = WhatIfLost(request=request, plan=found.plan, options={"time_limit_s": 12.0})
+    answer = ask(question, clock=time.process_time)
+    assert answer.ask == "what_if_lost"
+    after = plan(changed(request, changes_of(request, ["y-pool"])), clock=time.process_time)
+    assert isinstance(after, Planned)
+    prepared = {(one.kind, one.name): one.answer for one in answer.losses}
+    of_pool, of_building = prepared["pool", "y-pool"], prepared["building", "y"]
+    assert of_pool is not None
+    assert of_building is not None
+    assert of_pool.points[0].lower_bound_s <= after.plan.metrics.iteration_s
+    assert of_pool.points[0].iteration_s < 0.7 * of_building.points[0].iteration_s
 
 
 def test_every_loss_is_prepared_for_also_where_a_pool_has_the_name_of_its_building() -> None:
