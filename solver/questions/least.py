@@ -18,6 +18,7 @@ from models.statements import SPACE_LIMITS
 from solver.configurations.framework import within_framework
 from solver.configurations.unusual import with_every_degree
 from solver.context import stack_for
+from solver.network.places import buildings_of
 from solver.questions.carried_over import carried_over
 from solver.questions.curves import changes_over
 from solver.questions.row_bounds import least_bound_s
@@ -170,7 +171,8 @@ class _Narrowed:
         yield self._answer(base)
         if self.of == "fibre" and not base.cluster.links:
             return
-        if self.of == "fibre" and self._fits_one_building(base, hooks.clock() + probe_s):
+        between = self.of == "fibre" and _join_buildings(base)  # all links: those inside a building are narrowed, too
+        if between and self._fits_one_building(base, hooks.clock() + probe_s):
             yield self._answer(base)
             return
         while not hooks.stopped() and hooks.clock() < self.ends_s and not self._is_close():
@@ -251,6 +253,12 @@ def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHoo
             asked.by_factor(of, share_s, publish)
         publish()
     return asked.answer()
+
+
+def _join_buildings(request: PlanRequest) -> bool:
+    """Whether every link leads from one building to another, so that a plan inside one needs none."""
+    building = buildings_of(request.cluster)
+    return all(building[link.from_place] != building[link.to_place] for link in request.cluster.links)
 
 
 def _shown(plan: Plan) -> dict[str, object]:

@@ -15,7 +15,7 @@ from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import changed, with_profile
 from solver.questions.targets import target_seconds
-from tests.build_request import build_request, cluster
+from tests.build_request import build_request, cluster, link, pool, workload
 from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request, with_batch
 
 
@@ -46,8 +46,8 @@ def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() 
 
 def test_fibre_and_memory_are_enough_by_a_plan_and_not_enough_by_a_proof() -> None:
     hardware = cluster()
-    for link in hardware["links"]:
-        link["capacity_bytes_per_s"] = 1e11
+    for wire in hardware["links"]:
+        wire["capacity_bytes_per_s"] = 1e11
     everywhere = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}
     options = {"workers": 1, "time_limit_s": 6.0}
     request = build_request(cluster=hardware, constraints=everywhere, options=options).model_dump(mode="json")
@@ -134,3 +134,27 @@ def test_the_least_rate_that_a_refusal_names_is_taken() -> None:
 def test_a_target_that_is_none_is_refused(target: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Target.model_validate(target)
+
+
+def test_links_inside_a_building_are_fibre_that_a_plan_inside_it_needs() -> None:
+    """Four replicas in two zones: without their link, gradients go over uplinks of 1:2000 and take ten seconds."""
+    slow = {"oversubscription": 2000.0, "latency_s": 1e-3}
+    zones = [{"id": name, "level": "zone", "parent": "x", "uplink": slow} for name in ("z1", "z2")]
+    hardware = {
+        "name": "zones",
+        "places": [{"id": "x", "level": "building"}, *zones],
+        "pools": [pool("z1", 2), pool("z2", 2)],
+        "links": [link("l", "z1", "z2", latency_s=1e-6)],
+    }
+    allowed = {"tp": [8], "cp": [1], "pp": [1], "dp": [4], "vpp": [1]}
+    options = {"workers": 1, "time_limit_s": 3.0}
+    request = build_request(
+        workload=workload(32), cluster=hardware, constraints={"allowed": allowed}, options=options
+    ).model_dump(mode="json")
+    fibre = _asked(request, 6.0, {"iteration_s": 0.14}, "fibre").least[0]
+    assert fibre.plan is not None
+    assert fibre.value is not None
+    assert fibre.value > 0.0
+    narrower = plan(changed(build_request(**request), fibre.changes), clock=time.process_time)
+    assert isinstance(narrower, Planned)
+    assert narrower.plan.metrics.iteration_s <= 0.14
