@@ -20,12 +20,11 @@ from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.configurations.unusual import covering
 from solver.objective import SECONDS_PER_HOUR
-from solver.questions.least import one_price, states_prices
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
+from solver.questions.spending import KILO, MILLION, kwh_per_million_tokens, one_price, usd_per_million_tokens
 from solver.questions.wishes import at_prices, put
 
-MILLION, KILO = 1e6, 1e3  # units
 CLOSE = 1e-9  # relative: amounts are sums of floats
 LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
 
@@ -198,35 +197,6 @@ def undominated(points: Sequence[FrontierPoint], against: Spent) -> list[Frontie
         if not out or _key(one, against)[1] < _key(out[-1], against)[1]:
             out.append(one)
     return out
-
-
-def usd_per_million_tokens(request: PlanRequest, plan: Plan) -> float | None:
-    """GPU-hours at their prices and egress over priced links, per million tokens; None without all prices."""
-    prices = {pool.id: pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools}
-    hourly = _hourly(plan, prices)
-    if hourly is None or not states_prices(request):  # plans without an unpriced GPU stand beside others
-        return None
-    egress = {link.id: link.usd_per_gb or 0.0 for link in request.cluster.links}
-    sent = sum(egress.get(load.link, 0.0) * flow.bytes_per_iteration / 1e9
-               for load in plan.link_loads for flow in load.flows)  # fmt: skip
-    hours, tokens = plan.metrics.iteration_s / SECONDS_PER_HOUR, request.workload.tokens_per_iteration
-    return (hourly * hours + sent) / tokens * MILLION
-
-
-def kwh_per_million_tokens(request: PlanRequest, plan: Plan, watts: dict[str, float]) -> float | None:
-    """Energy of the GPUs, each at its power for the whole iteration, per million tokens; None where one is unknown."""
-    kilowatts = {pool.id: None if pool.gpu.name not in watts else watts[pool.gpu.name] / KILO
-                 for pool in request.cluster.pools}  # fmt: skip
-    hourly = _hourly(plan, kilowatts)
-    if hourly is None:
-        return None
-    return hourly * plan.metrics.iteration_s / SECONDS_PER_HOUR / request.workload.tokens_per_iteration * MILLION
-
-
-def _hourly(plan: Plan, rate_of_pool: dict[str, float | None]) -> float | None:
-    rates = [(count, rate_of_pool[pool]) for pool, count in plan.gpus_of_pool.items()]
-    known = [count * rate for count, rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
 
 
 def _key(point: FrontierPoint, against: Spent) -> tuple[float, float]:

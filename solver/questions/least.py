@@ -24,8 +24,9 @@ from solver.questions.curves import changes_over
 from solver.questions.row_bounds import least_bound_s
 from solver.questions.searches import ANY_PLAN_SHARE, RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal
+from solver.questions.spending import one_price, usd_per_million_tokens
 from solver.questions.targets import target_seconds
-from solver.questions.wishes import GBIT, GIB, at_prices, put
+from solver.questions.wishes import GBIT, GIB, put
 
 FIRST_SHARE = 0.25  # of the time, to see whether what there is reaches the target at all
 PROBES = 8  # of a bisection by which time is shared out
@@ -138,7 +139,8 @@ class _Asked:
             found = self.first
         update: dict[str, object] = {"status": found.status, "changes": changes}
         if isinstance(found, Planned):
-            update |= {"value": measure.value(request, found.plan), "lower_bound": bound} | _shown(found.plan)
+            num_gpus, cost = float(found.plan.metrics.num_gpus), usd_per_million_tokens(request, found.plan)
+            update |= {"value": num_gpus if of == "gpus" else cost, "lower_bound": bound} | _shown(found.plan)
         price = "Not all GPUs state a price: a GPU-hour costs 1, whatever the type. " if prices else ""
         update["detail"] = price + SPACE_LIMITS.statement()
         self.least[of] = self.least[of].model_copy(update=update)
@@ -264,16 +266,6 @@ def _join_buildings(request: PlanRequest) -> bool:
 def _shown(plan: Plan) -> dict[str, object]:
     """Fields of an answer that show a plan."""
     return {"plan": witness_of(plan), "gpus_of_pool": dict(sorted(plan.gpus_of_pool.items()))}
-
-
-def one_price(request: PlanRequest) -> tuple[Change, ...]:
-    """The changes that make every GPU-hour cost 1 and egress nothing, where not all prices are stated; else none."""
-    return () if states_prices(request) else at_prices(request.cluster, lambda _: 1.0)
-
-
-def states_prices(request: PlanRequest) -> bool:
-    """Whether all GPUs state what they cost."""
-    return all(pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools)
 
 
 def _bound_s(outcome: Outcome | None) -> float | None:

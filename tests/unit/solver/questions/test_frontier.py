@@ -19,8 +19,8 @@ from solver.context import Context
 from solver.evaluation.candidate import configuration_of
 from solver.planner import plan
 from solver.questions.ask import ask
-from solver.questions.frontier import kwh_per_million_tokens, usd_per_million_tokens
 from solver.questions.searches import changed, with_profile
+from solver.questions.spending import kwh_per_million_tokens, usd_per_million_tokens
 from solver.questions.wishes import put
 from tests.build_job import FIXED, job
 from tests.build_request import build_request, cluster

@@ -15,7 +15,7 @@ from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import changed, with_profile
 from solver.questions.targets import target_seconds
-from tests.build_request import build_request, cluster, link, pool, workload
+from tests.build_request import GPU, build_request, cluster, link, pool, workload
 from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request, with_batch
 
 
@@ -158,3 +158,28 @@ def test_links_inside_a_building_are_fibre_that_a_plan_inside_it_needs() -> None
     narrower = plan(changed(build_request(**request), fibre.changes), clock=time.process_time)
     assert isinstance(narrower, Planned)
     assert narrower.plan.metrics.iteration_s <= 0.14
+
+
+def test_a_plan_in_time_has_its_cost_where_no_time_is_left_for_a_cheaper_one() -> None:
+    """No GPU states a price, and the question is over as soon as a share of its time is given to the cost."""
+    hardware = cluster()
+    for one in hardware["pools"]:
+        one["gpu"] = {**GPU, "usd_per_gpu_hour": None}
+    allowed = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"]}
+    request = build_request(cluster=hardware, constraints={"allowed": allowed}, options={"workers": 1})
+    readings: list[int] = []
+
+    def clock() -> float:
+        readings.extend(readings and [1])
+        return 100.0 if len(readings) > 3 else 0.0
+
+    def found(answer: Any) -> None:
+        readings.extend([1] if answer.fastest is not None and not readings else [])
+
+    question = Sizing(request=request, target=Target(iteration_s=5.0), of=("cost",), options={"time_limit_s": 20.0})
+    answer = ask(question, found=found, clock=clock)
+    assert isinstance(answer, SizingAnswer)
+    cost, metrics = answer.least[0], answer.fastest
+    assert metrics is not None
+    tokens = request.workload.tokens_per_iteration
+    assert cost.value == pytest.approx(metrics.num_gpus * metrics.iteration_s / 3600.0 * 1e6 / tokens)
