@@ -202,7 +202,7 @@ def _bound_s(outcome: Outcome | None) -> float:
 def robust(question: Robust, found: Callable[[RobustAnswer], None], hooks: RunHooks) -> RobustAnswer:
     """The plan that is best over all worlds."""
     base = with_profile(timed_only(changed(question.asked, question.changes)))
-    worlds = tuple(_World.of(one, hooks) for one in worlds_of(question, base))
+    worlds = tuple(_World.of(replace(one, request=timed_only(one.request)), hooks) for one in worlds_of(question, base))
     there = SearchRuns.of(question, hooks)
     known = there.known if there.base == base else None  # its bound is one of time where time was the objective
     asked = _Asked(question, hooks, worlds, [None] * len(worlds), known)

@@ -95,7 +95,7 @@ class _Asked:
         """
         question, hooks = self.question, self.hooks
         after = changed(before, question.changes)
-        after = changed(after, changes_of(after, question.lost, self.kind), "/lost")
+        after = timed_only(changed(after, changes_of(after, question.lost, self.kind), "/lost"))
         if self.before is not None:
             self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), self.over)
             yield
