@@ -17,7 +17,7 @@ from models.plan import Configuration
 from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
 from solver.bounds.leaving_messages import times_left
-from solver.configurations.enumerate import ranks_by_type
+from solver.configurations.nearness import ranks_by_type
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import Columns, FloatArray, IntArray, columns_of_all

@@ -32,7 +32,7 @@ from solver.bounds.stage_partition_kernel import (
     least_sums,
     sums_behind,
 )
-from solver.configurations.enumerate import ranks_by_type
+from solver.configurations.nearness import ranks_by_type
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, columns_of
 

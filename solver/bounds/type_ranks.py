@@ -10,7 +10,8 @@ import numpy as np
 
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.enumerate import Space
+from solver.configurations.nearness import ranks_by_type
 from solver.configurations.pricing import StageCosts, least_of
 from solver.context import Context
 

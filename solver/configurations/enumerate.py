@@ -18,12 +18,13 @@ from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
+from solver.configurations.nearness import fits_as_near, ranks_by_type
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology
-from solver.placement.capacity_groups import groups_by_row, groups_of
+from solver.placement.capacity_groups import groups_of
 
 FAMILY_CODES = ("one_way", "loop", "v")
 ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
@@ -332,25 +333,24 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
-        left = left_to_even(request, pools, rows["pp"], held)
-        chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left)
+        chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left_to_even(request, pools, rows))
     row = np.concatenate(list(chosen.values()))
     split = {"layer_split": np.repeat(list(chosen), [len(one) for one in chosen.values()])}
     return {**{name: rows.pop(name)[row] for name in list(rows)}, **split}
 
 
-def left_to_even(request: PlanRequest, pools: Sequence[Pool], pp: IntArray, held: Mapping[str, IntArray]) -> BoolArray:
-    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, of which each holds so many
-    ranks, where an even split is wanted too and has as many.
+def left_to_even(request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str, IntArray]) -> BoolArray:
+    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, and into one building where
+    they do on several types, if an even split is wanted too and has as many ranks.
 
     None where another type has more memory: what is too large for an even share may fit with less on the fastest.
     """
     fastest = max((pool.gpu for pool in pools), key=_strength)
     has_most_memory = fastest.memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
     if "even" not in _layer_splits(request) or not has_most_memory:
-        return np.zeros(len(pp), dtype=np.bool_)
-    fits: BoolArray = (held[fastest.name] >= pp) & np.isin(pp, pipeline_degrees(request))
-    return fits
+        return np.zeros(len(rows["pp"]), dtype=np.bool_)
+    fits = fits_as_near(request.cluster, pools, fastest.name, rows)
+    return fits & np.isin(rows["pp"], pipeline_degrees(request))
 
 
 def _layer_splits(request: PlanRequest) -> Sequence[str]:
@@ -369,13 +369,6 @@ def _types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
 
 def _strength(gpu: GpuType) -> tuple[float, float]:
     return gpu.bf16_flops_per_s, gpu.memory_bytes
-
-
-def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArray) -> dict[str, IntArray]:
-    """Pipeline ranks that all GPUs of each type can hold, every rank with all its replicas."""
-    names = list(dict.fromkeys(pool.gpu.name for pool in pools))
-    groups = groups_by_row(pools, [names.index(pool.gpu.name) for pool in pools], tp, cp)
-    return {name: groups[:, number] // dp for number, name in enumerate(names)}
 
 
 def _crossed(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:

@@ -29,6 +29,7 @@ Ranking = Callable[[TypeCost], tuple[float, ...]]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
+MOST_NEAR = 2  # of them inside one building of several types, where the fastest alone holds all ranks in several
 MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where that spares the slowest rank
 IN_FLIGHT_PER_RANK = 2  # micro-batches that a first rank may hold beside each rank: more hide no more of a way
 MOST_MEMORY: Orders = (lambda cost: -cost.capacity_bytes,)  # first, of the GPU types along the pipeline
@@ -57,17 +58,51 @@ def typed_placements(
     """Candidates with their layers shared out: by the time of the slowest rank, then every pattern in turn."""
     costs = type_costs(context, configuration)
     whole = placement_problem(context, configuration)
-    found: dict[tuple[Routes, tuple[int, ...]], tuple[bool, float, int]] = {}
-    for problem in by_island(context, whole):
+    found: dict[tuple[Routes, tuple[int, ...]], tuple[str, float, int]] = {}
+    islands = [(problem, "usual") for problem in by_island(context, whole)]
+    nearer = [(inside, "near") for problem, _ in islands for inside in _inside_one_building(context, problem, costs)]
+    for problem, kind in islands + nearer:
         for segments, routes, place in _everywhere(context, problem, costs, patterns):
             cost_r = [costs[gpu] for gpu in _types(segments)]
             for number, shared in enumerate(layer_shares(configuration, cost_r, context.job.num_layers)):
-                found.setdefault((routes, shared.layers_per_stage), (number > 0, shared.slowest_s, place))
-    best_first = sorted(found, key=found.__getitem__)
-    usual, tight = ([one for one in best_first if found[one][0] == fewer] for fewer in (False, True))
-    for routes, layers in usual[: MOST_TIMED - len(tight[:MOST_TIGHT])] + tight[:MOST_TIGHT]:
+                rank = "tight" if number and kind == "usual" else kind, shared.slowest_s, place
+                found.setdefault((routes, shared.layers_per_stage), rank)
+    best_first = sorted(found, key=lambda one: found[one][1:])
+    usual, near, tight = ([one for one in best_first if found[one][0] == kind] for kind in ("usual", "near", "tight"))
+    others = near[:MOST_NEAR] or tight[:MOST_TIGHT]
+    for routes, layers in usual[: MOST_TIMED - len(others)] + others:
         own = configuration.model_copy(update={"layers_per_stage": layers})
         yield Candidate(own, pooled(context, own, routes))
+
+
+def _inside_one_building(
+    context: Context, problem: PlacementProblem, costs: dict[str, TypeCost]
+) -> Iterator[PlacementProblem]:
+    """The problem inside every building that holds all ranks on several types, each on one of them.
+
+    Only where the fastest type alone holds all ranks, but in no building (`solver/configurations/nearness.py`).
+    """
+    fastest, building_u = min(costs, key=lambda gpu: costs[gpu].layer_s), np.array(context.geography.building_u)
+    if _ranks_by_type(context, problem)[fastest] < problem.num_ranks:
+        return
+    found = []
+    for building in range(context.geography.num_buildings):
+        capacity_u = np.where(building_u == building, problem.capacity_u, 0)
+        inside = replace(problem, capacity_u=tuple(capacity_u.tolist()))
+        held = _ranks_by_type(context, inside)
+        if held[fastest] >= problem.num_ranks:
+            return
+        if held.total() >= problem.num_ranks and len(+held) > 1:
+            found.append(inside)
+    yield from found
+
+
+def _ranks_by_type(context: Context, problem: PlacementProblem) -> Counter[str]:
+    """Pipeline ranks that each GPU type holds with all their replicas."""
+    groups = Counter[str]()
+    for group, capacity in zip(context.capacity_groups, problem.capacity_u, strict=True):
+        groups[group.gpu] += capacity
+    return Counter({gpu: held // problem.num_replicas for gpu, held in groups.items()})
 
 
 def memory_first_placements(context: Context, configuration: Configuration) -> Iterator[Candidate]:

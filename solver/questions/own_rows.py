@@ -15,7 +15,7 @@ from models.cluster import GpuType
 from models.request import PlanRequest
 from solver.arrays import BoolArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, enumerate_space, left_to_even, ranks_by_type
+from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, enumerate_space, left_to_even
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.configurations.pricing import StageCosts
@@ -70,10 +70,8 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
     if not large.pools:
         return np.ones(len(space), dtype=np.bool_)
     if _only_typed(small, large):  # the larger request leaves to the even split what fits on its fastest type alone
-        columns = space.columns
-        held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
         typed: BoolArray = space.layer_split == BY_GPU_TYPE
-        return typed & left_to_even(large.request, large.pools, columns.pp, held)
+        return typed & left_to_even(large.request, large.pools, vars(space.columns))
     numbers = row_numbers([space, enumerate_space(large.request)])
     own: BoolArray = ~np.isin(numbers[0], numbers[1])
     if len(space) and reference_of(small) != reference_of(large):

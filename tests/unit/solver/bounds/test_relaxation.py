@@ -13,7 +13,8 @@ from models.request import PlanRequest
 from solver.bounds.least_hops import MessageDelays, crossings_of, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.relaxation import refined_bound_s
-from solver.configurations.enumerate import enumerate_space, ranks_by_type
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.nearness import ranks_by_type
 from solver.context import Context
 from solver.cost.columns import columns_of_all
 from solver.objective import Goal

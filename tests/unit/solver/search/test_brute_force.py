@@ -95,6 +95,12 @@ def asked(
     return PlanRequest.model_validate(document)
 
 
+def configurations(request: PlanRequest) -> list[Configuration]:
+    """Of the whole space."""
+    context, space = context_of(request), enumerate_space(request)
+    return [configuration_of(context, space, row) for row in range(len(space))]
+
+
 def holds(request: PlanRequest) -> None:
     """No placement of any configuration beats the plan, and none its bound."""
     least_s = min(all_times_s(context_of(request)))
@@ -117,6 +123,17 @@ def test_two_types(link: str) -> None:
     holds(asked(link, H100, B200))
 
 
+@pytest.mark.parametrize("link", LINKS)
+def test_two_types_in_one_building_beside_more_of_the_faster(link: str) -> None:
+    """On the faster type alone the ranks are in two buildings."""
+    document = asked(link, H100, H100, tp=[8], pp=[2]).model_dump(mode="json")
+    pools = document["cluster"]["pools"]
+    pools.append(pools[0] | {"id": "slower", "gpu": A100})
+    request = PlanRequest.model_validate(document)
+    assert "by_gpu_type" in [one.layer_split for one in configurations(request)]
+    holds(request)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("gpus", [(A100, H100, H100), (A100, H100, B200)])
@@ -132,9 +149,7 @@ def test_chunks() -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_a_last_stage_without_layers(link: str) -> None:
     request = asked(link, H100, H100, vocabulary=1_000_000, pp=[2, 3, 4])
-    context = context_of(request)
-    space = enumerate_space(request)
-    assert any(configuration_of(context, space, row).layers_per_stage[-1] == 0 for row in range(len(space)))
+    assert 0 in [one.layers_per_stage[-1] for one in configurations(request)]
     holds(request)
 
 

@@ -1,0 +1,50 @@
+"""Whether all pipeline ranks fit into one building on one GPU type alone, where they do on several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from models.cluster import Cluster, Pool
+from solver.arrays import BoolArray, IntArray
+from solver.network.places import buildings_of
+from solver.placement.capacity_groups import groups_by_row
+
+PLACED_BY = ("tp", "cp", "dp", "pp")  # what says how many stage groups there are, and where they fit
+
+
+def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArray) -> dict[str, IntArray]:
+    """Pipeline ranks that all GPUs of each type can hold, every rank with all its replicas."""
+    names = list(dict.fromkeys(pool.gpu.name for pool in pools))
+    groups = groups_by_row(pools, [names.index(pool.gpu.name) for pool in pools], tp, cp)
+    return {name: groups[:, number] // dp for number, name in enumerate(names)}
+
+
+def fits_as_near(cluster: Cluster, pools: Sequence[Pool], gpu: str, rows: Mapping[str, IntArray]) -> BoolArray:
+    """Whether all pipeline ranks fit on this GPU type alone, and into one building if they do so on several types.
+
+    `pools` are those to use, and `rows` have the columns of `PLACED_BY` at least; the result has an entry per row.
+    Every rank has all its replicas on one type.
+    """
+    own = [pool for pool in pools if pool.gpu.name == gpu]
+    fits = ranks_by_type(own, rows["tp"], rows["cp"], rows["dp"])[gpu] >= rows["pp"]
+    some = np.flatnonzero(fits)
+    buildings = buildings_of(cluster)
+    inside: dict[str, list[Pool]] = {}
+    for pool in pools:
+        inside.setdefault(buildings[pool.place], []).append(pool)
+    if not len(some) or all(len({pool.gpu.name for pool in one}) == 1 for one in inside.values()):
+        return fits
+    asked = [rows[name][some] for name in PLACED_BY]
+    sizes = [int(column.max()) + 1 for column in asked]
+    codes, row_of = np.unique(np.ravel_multi_index(asked, sizes), return_inverse=True)
+    *degrees, pp = np.unravel_index(codes, sizes)
+    alone, together = np.zeros((2, len(codes)), dtype=np.bool_)
+    for one in inside.values():
+        ranks = ranks_by_type(one, *degrees)
+        alone |= ranks.get(gpu, 0) >= pp
+        held = np.stack(list(ranks.values()))
+        together |= (held.sum(axis=0) >= pp) & ((held > 0).sum(axis=0) > 1)
+    fits[some] = (alone | ~together)[row_of]
+    return fits
