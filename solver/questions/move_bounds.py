@@ -36,7 +36,7 @@ class MoveBounds:
             found = self.rows.configuration(int(rows[0]))
             if _has_ranks_of(found, standing.configuration) and found.layers_per_stage != own_layers:
                 found = standing.configuration
-                self.rows.state[rows] = REFINED  # and stays as it is screened
+                self.rows.state[rows] = REFINED  # and remains as it is screened
             retained = [rank for rank in standing.ranks_retained(found) if rank is not None]
             self.moved[rows] -= sum(np.minimum(columns.dp[rows], held[rank]) for rank in retained)
         typed = alike[layer_split[alike] == BY_GPU_TYPE]  # layers follow the placement: any rank may hold any
