@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from models.outcome import Planned
+from models.plan import Plan
 from models.question_parts import Change, Gain
 from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
@@ -87,8 +88,14 @@ class _Asked:
         return Value(kind=resource.kind, name=resource.name, together=resource.together, there=resource.there,
                      small=None if item.small is None else self._small(item, item.small, useful),
                      useful=useful, useful_changes=item.useful.changes,
-                     plan_held_s=None if plan is None else resource.saved_s(plan, self.question.useful_fraction),
-                     )  # fmt: skip
+                     plan_held_s=None if plan is None else self._held_s(resource, plan, useful))  # fmt: skip
+
+    def _held_s(self, resource: Resource, plan: Plan, useful: Gain) -> float | None:
+        """What the plan saves as it is: dual prices hold for little changes, and no more than is possible is saved."""
+        saved_s = resource.saved_s(plan, self.question.useful_fraction)
+        if saved_s is None or useful.most is None or self.compared.measure.kind != "iteration_time":
+            return saved_s
+        return min(saved_s, useful.most)
 
     def _small(self, item: _Item, world: _World, useful: Gain) -> Gain:
         """What the small increase gains: no more than the useful one where it is the smaller of the two."""

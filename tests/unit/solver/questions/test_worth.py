@@ -19,6 +19,8 @@ from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from tests.build_job import FIXED, job
 from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
+from tests.build_request import link as link_of
+from tests.build_request import pool as pool_of
 from tests.unit.solver.questions.intervals import CLOSE, agree
 
 EVERYWHERE = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}  # 32 GPUs, which only all buildings together have
@@ -228,3 +230,23 @@ def test_no_plan_is_carried_over_that_takes_longer_than_the_time_left(monkeypatc
     answer = ask(question, clock=lambda: time.process_time() + paused_s)
     assert paused_s >= 8.0, "it was tried"
     assert answer.elapsed_s <= limit_s + 1.0, "less than a plan that is carried over takes"
+
+
+def test_dual_prices_promise_no_more_than_is_proven_possible() -> None:
+    """A link that paces the messages of a plan: twice as wide, they are hidden before all of their price is saved."""
+    places = [{"id": name, "level": "building"} for name in ("x", "y")]
+    hardware = {
+        "name": "two",
+        "places": places,
+        "pools": [pool_of("x", 1), pool_of("y", 1)],
+        "links": [link_of("wide", "x", "y", latency_s=5e-3, capacity_bytes_per_s=4e9)],
+    }
+    allowed = {"tp": [4], "cp": [1], "pp": [2], "dp": [2], "vpp": [1], "micro_batch_sequences": [1, 2]}
+    options = {"time_limit_s": 3.0, "workers": 1, "reproducible": True}
+    request = build_request(cluster=hardware, constraints={"allowed": allowed}, options=options)
+    answer = ask(Worth(request=request, of=("links",), options={"time_limit_s": 4.0}), clock=time.process_time)
+    assert isinstance(answer, WorthAnswer)
+    value = answer.values[0]
+    assert value.useful.most is not None
+    assert value.plan_held_s is not None
+    assert 0.0 < value.plan_held_s <= value.useful.most
