@@ -16,7 +16,7 @@ from models.plan import Configuration
 from models.request import PlanRequest
 from solver.arrays import IntArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import BY_GPU_TYPE
+from solver.configurations.enumerate import BY_GPU_TYPE, EVEN
 from solver.questions.own_rows import layer_split_of
 from solver.questions.row_bounds import REFINED, RowBounds
 from solver.questions.standing import Standing
@@ -31,12 +31,12 @@ class MoveBounds:
         self.moved: IntArray = columns.pp * columns.dp
         degrees = standing.configuration.degrees
         alike = np.flatnonzero((columns.tp == degrees.tp) & (columns.cp == degrees.cp) & (columns.ep == degrees.ep))
-        held, own_layers = [len(one) for one in standing.slots], standing.configuration.layers_per_stage
+        held, own = [len(one) for one in standing.slots], standing.configuration
         for rows in _alike_ranks(self.rows, alike):
             found = self.rows.configuration(int(rows[0]))
-            if _has_ranks_of(found, standing.configuration) and found.layers_per_stage != own_layers:
-                found = standing.configuration
-                self.rows.state[rows] = REFINED  # and remains as it is screened
+            if _shares_out_otherwise(found, own):
+                found = own
+                self.rows.state[rows[layer_split[rows] == EVEN]] = REFINED  # no more than screened
             retained = [rank for rank in standing.ranks_retained(found) if rank is not None]
             self.moved[rows] -= sum(np.minimum(columns.dp[rows], held[rank]) for rank in retained)
         typed = alike[layer_split[alike] == BY_GPU_TYPE]  # layers follow the placement: any rank may hold any
@@ -58,9 +58,10 @@ class MoveBounds:
         return float(self.rows.seconds[self.moved <= num_moved].min(initial=inf))
 
 
-def _has_ranks_of(one: Configuration, other: Configuration) -> bool:
-    """Whether two configurations have as many ranks and chunks, folded alike."""
-    return (one.degrees.pp, one.degrees.vpp, one.family) == (other.degrees.pp, other.degrees.vpp, other.family)
+def _shares_out_otherwise(one: Configuration, own: Configuration) -> bool:
+    """Whether a configuration with the ranks and chunks of an even split has other layers on its stages."""
+    ranks, of_own = ((each.degrees.pp, each.degrees.vpp, each.family) for each in (one, own))
+    return own.layer_split == "even" and ranks == of_own and one.layers_per_stage != own.layers_per_stage
 
 
 def _alike_ranks(rows: RowBounds, among: IntArray) -> Iterator[IntArray]:
