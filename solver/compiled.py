@@ -1,6 +1,8 @@
 """A typed `njit`: the function compiled, cached on disk and free of the interpreter lock.
 
 `inlined` is for the small steps of a kernel: a call with tuples of columns otherwise costs more than its arithmetic.
+Only compiled functions may call such a step: it has no entry for Python, and the process crashes where Python calls it.
+Nor has any function an entry for callers in C, of which there are none. Compiling takes a third less without these.
 `uncounted` is for the arguments of a kernel: Numba counts references to every array of a record wherever the record
 goes, atomically, which took nine tenths of the time of our event loops.
 
@@ -16,8 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
@@ -31,8 +34,8 @@ def compiled(function: AnyFunction) -> AnyFunction:
 
 
 def inlined(function: AnyFunction) -> AnyFunction:
-    """Compile a function into every compiled function that calls it."""
-    return _retained(function, forceinline=True)
+    """Compile a function into every compiled function that calls it; nothing else may call it."""
+    return _retained(function, forceinline=True, no_cpython_wrapper=True)
 
 
 def _generate_uncounted(_: Any, value: types.Type) -> tuple[Any, Any]:
@@ -63,12 +66,26 @@ Only for arguments of the function that asks for it, and never for what it retur
 """
 
 
+class _Function(CPUDispatcher):  # type: ignore[misc] # Numba is untyped
+    """Numba's compiled function, compiled once for all numbers of a kind.
+
+    Numba compiles a function anew for each constant that another compiled function calls it with.
+    """
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """How a call with arguments of these types is typed (the form of Numba's own): a constant is a number."""
+        named = {name: types.unliteral(kind) for name, kind in kws.items()}
+        return super().get_call_template(tuple(map(types.unliteral, args)), named)
+
+
 def _retained(function: AnyFunction, **options: bool) -> AnyFunction:
     """Compiled; only these functions are kept in our folder, whatever else the process compiles."""
     usual = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
     try:
-        return cast(AnyFunction, njit(cache=True, nogil=True, **options)(function))
+        made = _Function(function, targetoptions={"nopython": True, "nogil": True, "no_cfunc_wrapper": True, **options})
+        made.enable_caching()
+        return cast(AnyFunction, made)
     finally:
         config.CACHE_DIR = usual
 

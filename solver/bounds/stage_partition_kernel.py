@@ -348,7 +348,7 @@ def _memory_need_s(
     return float(need_s)
 
 
-@inlined
+@compiled
 def _all_ways_s(problem: PartitionProblem, way_s: float, cycle_s: float) -> float:
     """What messages between types take from the first stage to the last."""
     if problem.looped:
