@@ -11,7 +11,6 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import LossKind
 from solver.network.places import ancestors_of, buildings_of
-from solver.network.topology import build_topology
 
 Kind = Literal["place", "pool", "link", "host"]
 # What may be lost, as names are looked up.
@@ -37,7 +36,7 @@ def changes_of(request: PlanRequest, lost: Sequence[str], kind: Kind | None = No
             )
         if name not in named[kinds[0]]:
             named[kinds[0]].append(name)
-    links, hosts = _links_gone(request, named["place"], named["link"]), frozenset(named["host"])
+    links, hosts = links_gone(request, named["place"], named["link"]), frozenset(named["host"])
     return (
         *(Change(pointer="/constraints/forbidden_places", op="add", value=name) for name in named["place"]),
         *(_all_unhealthy(request, name) for name in named["pool"]),
@@ -49,7 +48,7 @@ def changes_of(request: PlanRequest, lost: Sequence[str], kind: Kind | None = No
     )  # fmt: skip
 
 
-def _links_gone(request: PlanRequest, places: Collection[str], links: Collection[str]) -> tuple[str, ...]:
+def links_gone(request: PlanRequest, places: Collection[str], links: Collection[str]) -> tuple[str, ...]:
     """Links that are lost themselves, or with a place that holds one of their ends: nothing passes through it."""
     around = ancestors_of(request.cluster)
     return tuple(
@@ -124,25 +123,3 @@ def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind])
     if "link" in kinds:
         carrying = {load.link for load in plan.link_loads}
         yield from (("link", link.id) for link in request.cluster.links if link.id in carrying)
-
-
-def what_is_gone(request: PlanRequest, kind: Kind, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The pools and links that go with a place, pool or link: what losses have in common has the same answer.
-
-    A place with a single way out, link or uplink, is on no way between others: its link led to nothing but it.
-    """
-    around = ancestors_of(request.cluster)
-    links = _links_gone(request, [name] if kind == "place" else (), [name] if kind == "link" else ())
-    named = {pool.id: {"pool": (pool.id,), "place": around[pool.place]}.get(kind, ()) for pool in request.cluster.pools}
-    pools = tuple(pool for pool, names in named.items() if name in names)
-    return pools, () if pools and _num_ways_out(request, name) < 2 else links
-
-
-def _num_ways_out(request: PlanRequest, place: str) -> int:
-    """Links and uplinks that join a place, or one inside it, with what lies around."""
-    around = ancestors_of(request.cluster)
-    return sum(
-        (place in around[edge.from_place]) != (place in around[edge.to_place])
-        for edge in build_topology(request.cluster).edges
-        if not edge.reverse
-    )

@@ -16,7 +16,9 @@ from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.configurations.unusual import covering
 from solver.context import Context, stack_for
-from solver.questions.losses import KIND_OF, Kind, changes_of, possible_losses, what_is_gone
+from solver.network.places import ancestors_of
+from solver.network.topology import build_topology
+from solver.questions.losses import KIND_OF, Kind, changes_of, links_gone, possible_losses
 from solver.questions.more import direction
 from solver.questions.move_bounds import MoveBounds
 from solver.questions.own_rows import own_bound_s
@@ -286,3 +288,25 @@ def _with(answer: WhatIfLostAnswer, number: int, prepared: WhatNowAnswer, elapse
     losses = list(answer.losses)
     losses[number] = losses[number].model_copy(update={"answer": prepared})
     return answer.model_copy(update={"losses": tuple(losses), "elapsed_s": elapsed_s})
+
+
+def what_is_gone(request: PlanRequest, kind: Kind, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The pools and links that go with a place, pool or link: what losses have in common has the same answer.
+
+    A place with a single way out, link or uplink, is on no way between others: its link led to nothing but it.
+    """
+    around = ancestors_of(request.cluster)
+    links = links_gone(request, [name] if kind == "place" else (), [name] if kind == "link" else ())
+    named = {pool.id: {"pool": (pool.id,), "place": around[pool.place]}.get(kind, ()) for pool in request.cluster.pools}
+    pools = tuple(pool for pool, names in named.items() if name in names)
+    return pools, () if pools and _num_ways_out(request, name) < 2 else links
+
+
+def _num_ways_out(request: PlanRequest, place: str) -> int:
+    """Links and uplinks that join a place, or one inside it, with what lies around."""
+    around = ancestors_of(request.cluster)
+    return sum(
+        (place in around[edge.from_place]) != (place in around[edge.to_place])
+        for edge in build_topology(request.cluster).edges
+        if not edge.reverse
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from models.outcome import Planned
@@ -15,6 +13,7 @@ from solver.questions.ask import ask
 from solver.questions.searches import with_profile
 from solver.search.warm_start import WarmStart
 from tests.build_job import FIXED, job
+from tests.counted import work_clock
 
 PINS = [
     {"first_pipeline_rank": rank, "last_pipeline_rank": rank, "place": place} for rank, place in ((0, "b0"), (3, "b1"))
@@ -34,7 +33,7 @@ def before() -> tuple[PlanRequest, Plan]:
             constraints={"pins": PINS},
         )
     )
-    outcome = plan(request, clock=time.process_time)
+    outcome = plan(request, clock=work_clock())
     assert isinstance(outcome, Planned)
     return request, outcome.plan
 
@@ -42,7 +41,7 @@ def before() -> tuple[PlanRequest, Plan]:
 def test_a_search_does_not_begin_with_a_plan_over_a_link_that_is_gone(before: tuple[PlanRequest, Plan]) -> None:
     request, old = before
     after = request.with_cluster(links=request.cluster.links[1:]).with_constraints(pins=())
-    outcome = plan(after, clock=time.process_time, begin_with=WarmStart(old))
+    outcome = plan(after, clock=work_clock(), begin_with=WarmStart(old))
     assert isinstance(outcome, Planned)
     assert {"b0", "b1"} not in [set(route.places) for route in outcome.plan.placement.routes]
 
@@ -51,7 +50,7 @@ def test_a_variant_without_the_link_is_planned_anew(before: tuple[PlanRequest, P
     request, old = before
     variants = [{"name": "cut", "changes": WITHOUT_LINK}]
     question = {"request": request, "plan": old, "variants": variants, "options": {"time_limit_s": 4.0}}
-    (gain,) = ask(WhatIf.model_validate(question), clock=time.process_time).gains
+    (gain,) = ask(WhatIf.model_validate(question), clock=work_clock()).gains
     assert gain.status == "planned"
     assert gain.plan is not None
     assert {"b0", "b1"} not in [set(route.places) for route in gain.plan.routes]
@@ -61,7 +60,7 @@ def test_a_plan_over_the_link_does_not_run_in_the_world_without_it(before: tuple
     request, old = before
     scenarios = [{"name": "cut", "changes": WITHOUT_LINK}]
     question = {"request": request, "plan": old, "scenarios": scenarios, "options": {"time_limit_s": 4.0}}
-    answer = ask(Robust.model_validate(question), clock=time.process_time)
+    answer = ask(Robust.model_validate(question), clock=work_clock())
     assert [one.status for one in answer.figures] == ["planned", "planned"]
     assert answer.value_s is None, "what the pins ask for needs the link"
     assert [one.iteration_s for one in answer.figures] == [None, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import SearchRuns
 from tests.build_request import build_request
+from tests.counted import work_clock
 
 FAR = {"name": "far", "changes": [{"pointer": "/cluster/links/*/latency_s", "value": 0.05}]}
 FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"], "recompute": ["none"]}
@@ -26,7 +26,7 @@ FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding
 def stored() -> tuple[PlanRequest, Plan]:
     """A request that leaves the software profile open, as most do, and its plan."""
     request = build_request(constraints={"allowed": FEW}, options={"time_limit_s": 3.0, "workers": 1})
-    outcome = plan(request, clock=time.process_time)
+    outcome = plan(request, clock=work_clock())
     assert isinstance(outcome, Planned)
     return request, outcome.plan
 
@@ -62,7 +62,7 @@ def test_a_plan_with_the_fewest_gpus_is_not_known_to_be_the_fastest() -> None:
     """Neither its time nor its bound is that of a plan that was sought for its time."""
     target = {"kind": "fewest_gpus", "target_iteration_s": 1e3}
     request = build_request(constraints={"allowed": FEW}, options={"time_limit_s": 3.0, "workers": 1}, objective=target)
-    outcome = plan(request, clock=time.process_time)
+    outcome = plan(request, clock=work_clock())
     assert isinstance(outcome, Planned)
     fewest = outcome.plan.metrics.num_gpus
     parts = {"request": request, "plan": outcome.plan, "options": {"time_limit_s": 8.0}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -16,12 +15,13 @@ from solver.questions.ask import ask
 from solver.questions.searches import changed, with_profile
 from solver.questions.targets import target_seconds
 from tests.build_request import GPU, build_request, cluster, link, pool, workload
+from tests.counted import work_clock
 from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request, with_batch
 
 
 def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of: str) -> SizingAnswer:
     document = {"request": request, "target": target, "of": of, "options": {"time_limit_s": limit_s}}
-    return ask(Sizing.model_validate(document), clock=time.process_time)
+    return ask(Sizing.model_validate(document), clock=work_clock())
 
 
 def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() -> None:
@@ -49,9 +49,9 @@ def test_fibre_and_memory_are_enough_by_a_plan_and_not_enough_by_a_proof() -> No
     for wire in hardware["links"]:
         wire["capacity_bytes_per_s"] = 1e11
     everywhere = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}
-    options = {"workers": 1, "time_limit_s": 6.0}
+    options = {"workers": 1, "time_limit_s": 3.0}
     request = build_request(cluster=hardware, constraints=everywhere, options=options).model_dump(mode="json")
-    answer = _asked(request, 15.0, {"iteration_s": 0.3}, "fibre", "memory")
+    answer = _asked(request, 8.0, {"iteration_s": 0.3}, "fibre", "memory")
     base = with_profile(build_request(**request))
     for one in answer.least:
         assert one.value is not None
@@ -59,7 +59,7 @@ def test_fibre_and_memory_are_enough_by_a_plan_and_not_enough_by_a_proof() -> No
         assert one.lower_bound is not None
         assert one.lower_bound < one.value < one.there
         narrowed = changed(base, one.changes)
-        outcome = plan(narrowed, clock=time.process_time)
+        outcome = plan(narrowed, clock=work_clock())
         assert isinstance(outcome, Planned)
         assert outcome.plan.proof.lower_bound_s <= 0.3, "no bound is above the plan that was found"
 
@@ -155,7 +155,7 @@ def test_links_inside_a_building_are_fibre_that_a_plan_inside_it_needs() -> None
     assert fibre.plan is not None
     assert fibre.value is not None
     assert fibre.value > 0.0
-    narrower = plan(changed(build_request(**request), fibre.changes), clock=time.process_time)
+    narrower = plan(changed(build_request(**request), fibre.changes), clock=work_clock())
     assert isinstance(narrower, Planned)
     assert narrower.plan.metrics.iteration_s <= 0.14
 

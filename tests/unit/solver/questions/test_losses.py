@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -15,12 +14,14 @@ from models.what_now import WhatIfLost, WhatNow
 from solver.network.topology import build_topology
 from solver.planner import plan
 from solver.questions.ask import ask
-from solver.questions.losses import changes_of, what_is_gone
+from solver.questions.losses import changes_of
 from solver.questions.missing_links import are_missing
 from solver.questions.searches import changed
+from solver.questions.what_now import what_is_gone
 from tests.build_job import FIXED, job
 from tests.build_request import build_request, link, workload
 from tests.build_request import pool as pool_of
+from tests.counted import work_clock
 
 
 def _request(**parts: Any) -> PlanRequest:
@@ -85,7 +86,7 @@ def test_nothing_passes_through_a_building_that_is_lost() -> None:
     outcomes = {}
     for lost in (middle, pool):
         question = WhatNow(request=request, lost=(lost,)).model_dump(mode="json") | {"options": {"time_limit_s": 3.0}}
-        answer = ask(WhatNow.model_validate(question), clock=time.process_time)
+        answer = ask(WhatNow.model_validate(question), clock=work_clock())
         assert answer.ask == "what_now"
         outcomes[lost] = answer.outcome
     assert outcomes == {middle: "infeasible", pool: "planned"}
@@ -97,7 +98,7 @@ def test_a_job_goes_on_in_one_building_when_the_last_link_is_lost() -> None:
     request = job(hosts=(2, 2), allowed={**FIXED, "dp": [2, 4]})
     lost = [link.id for link in request.cluster.links]
     question = {"request": request, "lost": lost, "options": {"time_limit_s": 9.0}}
-    answer = ask(WhatNow.model_validate(question), clock=time.process_time)
+    answer = ask(WhatNow.model_validate(question), clock=work_clock())
     assert answer.ask == "what_now"
     assert answer.outcome == "planned"
     assert not are_missing(changed(request, changes_of(request, lost)))
@@ -123,12 +124,12 @@ def test_what_goes_through_a_building_to_its_region_is_lost_with_it() -> None:
     }
     allowed = {"tp": [8], "cp": [1], "pp": [1], "vpp": [1]}
     request = build_request(workload=workload(72), cluster=hardware, constraints={"allowed": allowed})
-    found = plan(request, clock=time.process_time)
+    found = plan(request, clock=work_clock())
     assert isinstance(found, Planned)
     question = WhatIfLost(request=request, plan=found.plan, options={"time_limit_s": 12.0})
-    answer = ask(question, clock=time.process_time)
+    answer = ask(question, clock=work_clock())
     assert answer.ask == "what_if_lost"
-    after = plan(changed(request, changes_of(request, ["y-pool"])), clock=time.process_time)
+    after = plan(changed(request, changes_of(request, ["y-pool"])), clock=work_clock())
     assert isinstance(after, Planned)
     prepared = {(one.kind, one.name): one.answer for one in answer.losses}
     of_pool, of_building = prepared["pool", "y-pool"], prepared["building", "y"]
@@ -143,7 +144,7 @@ def test_every_loss_is_prepared_for_also_where_a_pool_has_the_name_of_its_buildi
     for pool in document["cluster"]["pools"]:
         pool["id"] = pool["place"]
     question = {"request": document, "options": {"time_limit_s": 6.0}}
-    answer = ask(WhatIfLost.model_validate(question), clock=time.process_time)
+    answer = ask(WhatIfLost.model_validate(question), clock=work_clock())
     assert answer.ask == "what_if_lost"
     found = {(one.kind, one.name): one.answer for one in answer.losses}
     assert {("building", "b0"), ("pool", "b0"), ("building", "b1"), ("pool", "b1")} <= found.keys()
@@ -157,7 +158,7 @@ def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
     lost = request.cluster.pools[0].id
     larger = Change(pointer=f"/cluster/pools/{lost}/num_hosts", value=4)
     question = WhatNow(request=request, changes=(larger,), lost=(lost,)).model_dump(mode="json")
-    answer = ask(WhatNow.model_validate(question | {"options": {"time_limit_s": 3.0}}), clock=time.process_time)
+    answer = ask(WhatNow.model_validate(question | {"options": {"time_limit_s": 3.0}}), clock=work_clock())
     assert answer.ask == "what_now"
     assert answer.points
     assert all(lost not in route.pools for point in answer.points for route in point.plan.routes)

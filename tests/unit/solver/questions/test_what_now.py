@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
@@ -15,6 +14,7 @@ from models.outcome import Planned
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.what_now import WhatIfLost, WhatNow, WhatNowAnswer
+from solver.clock import Clock
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -32,6 +32,7 @@ from solver.questions.searches import RunHooks, SearchRuns, changed, with_profil
 from solver.questions.standing import Standing, standing_of
 from solver.verify.judge import judge
 from tests.build_request import build_request, cluster, link, pool, workload
+from tests.counted import work_clock
 from tests.laws import changes
 from tests.laws.dice import Dice
 from tests.laws.requests import random_request
@@ -48,7 +49,7 @@ def _request(allowed: dict[str, Any] | None = None, **parts: Any) -> PlanRequest
 
 
 def _planned(request: PlanRequest) -> Plan:
-    outcome = plan(request, clock=time.process_time)
+    outcome = plan(request, clock=work_clock())
     assert isinstance(outcome, Planned)
     return outcome.plan
 
@@ -57,11 +58,11 @@ def _asked(
     request: PlanRequest,
     before: Plan | None,
     limit_s: float = 6.0,
-    clock: Callable[[], float] = time.process_time,
+    clock: Clock | None = None,
     **parts: Any,
 ) -> WhatNowAnswer:
     parts |= {"request": request, "plan": before, "options": {"time_limit_s": limit_s}}
-    return ask(WhatNow.model_validate(parts), clock=clock)
+    return ask(WhatNow.model_validate(parts), clock=clock or work_clock())
 
 
 def _every_placement(context: Context, configuration: Configuration) -> Iterator[Candidate]:
@@ -220,7 +221,7 @@ def test_every_loss_of_a_plan_has_a_prepared_answer() -> None:
     request = _request()
     before = _planned(request)
     question = WhatIfLost.model_validate({"request": request, "plan": before, "options": {"time_limit_s": 12.0}})
-    answer = ask(question, clock=time.process_time)
+    answer = ask(question, clock=work_clock())
     named = {(one.kind, one.name) for one in answer.losses}
     used = {place for route in before.placement.routes for place in route.places}
     assert {("building", place) for place in used} <= named
@@ -247,7 +248,7 @@ def test_what_was_found_for_one_loss_serves_another() -> None:
     def search_after(lost: str) -> ReplanSearch:
         after = changed(request, changes_of(request, [lost]))
         question = WhatNow.model_validate({"request": request, "lost": [lost], "options": {"time_limit_s": 5.0}})
-        hooks = RunHooks.of(question, lambda: False, time.process_time)
+        hooks = RunHooks.of(question, lambda: False, work_clock())
         return ReplanSearch(of_before, SearchRuns(after, hooks), hooks.stopped)
 
     found = search_after("east").search(2.0, first=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
 from tests.build_request import link as link_of
 from tests.build_request import pool as pool_of
+from tests.counted import work_clock
 from tests.unit.solver.questions.intervals import CLOSE, agree
 
 EVERYWHERE = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}  # 32 GPUs, which only all buildings together have
@@ -33,7 +33,7 @@ def _asked(
     request = build_request(**{"options": options, **parts}).model_dump(mode="json")
     question = Worth.model_validate({"request": request, "of": of, "useful_fraction": useful_fraction,
                                      "options": {"time_limit_s": limit_s}})  # fmt: skip
-    return ask(question, clock=time.process_time)
+    return ask(question, clock=work_clock())
 
 
 def _narrow(capacity_bytes_per_s: float, only: str | None = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_a_value_is_named_after_a_link_whatever_its_length() -> None:
     hardware = cluster()
     for link in hardware["links"]:
         link["id"] = link["id"].ljust(120, "x")
-    names = {value.name for value in _asked(2.0, cluster=hardware).values}
+    names = {value.name for value in _asked(0.5, cluster=hardware).values}
     assert {f"link {link['id']}" for link in hardware["links"]} <= names
 
 
@@ -90,7 +90,7 @@ def test_a_small_increase_that_is_the_larger_of_the_two_may_gain_more() -> None:
     request = job(hosts=(1, 1), batch=16, allowed={**FIXED, "dp": [2]}, link={"capacity_bytes_per_s": 1e9})
     document = {"request": request.model_dump(mode="json"), "of": ["links"], "small_fraction": 1.0,
                 "useful_fraction": 0.01, "options": {"time_limit_s": 4.0}}  # fmt: skip
-    (value,) = ask(Worth.model_validate(document), clock=time.process_time).values
+    (value,) = ask(Worth.model_validate(document), clock=work_clock()).values
     small, useful = value.small, value.useful
     assert small is not None
     assert None not in (small.least, small.most, useful.most)
@@ -118,7 +118,7 @@ def test_a_wider_link_saves_no_more_than_transfers_are_exposed(price_s_per_gb: f
 
 
 def test_hosts_that_save_a_building_are_worth_more_than_links() -> None:
-    answer = _asked(16.0, of=("links", "pools"), cluster=_narrow(1e8), constraints=EVERYWHERE)
+    answer = _asked(8.0, of=("links", "pools"), cluster=_narrow(1e8), constraints=EVERYWHERE)
     assert answer.values[0].kind == "hosts", "32 GPUs then fit into one building"
     assert answer.values[0].useful.verdict == "gains"
     _is_ranked(answer.values)
@@ -138,10 +138,10 @@ def test_more_gains_nothing_at_worst_and_a_little_no_more_than_much() -> None:
 
 
 def test_what_is_given_up_without_a_difference_changes_nothing() -> None:
-    answer = _asked(3.0, of=("limits",), constraints={"memory_headroom_fraction": 0.0, "allowed": {"tp": [2]}})
+    answer = _asked(1.5, of=("limits",), constraints={"memory_headroom_fraction": 0.0, "allowed": {"tp": [2]}})
     assert [value.name for value in answer.values] == ["constraints.allowed.tp"]
     one_building = {**cluster(), "pools": cluster()["pools"][:1], "places": cluster()["places"][:2], "links": []}
-    near = _asked(3.0, of=("distance",), cluster=one_building).in_one_building
+    near = _asked(1.5, of=("distance",), cluster=one_building).in_one_building
     assert near is not None
     assert (near.verdict, near.least, near.most) == ("changes nothing", 0.0, 0.0)
 
@@ -183,8 +183,8 @@ def test_rounding_alone_leaves_no_world_open() -> None:
 
 
 def test_what_a_request_may_state_no_more_of_is_left_out() -> None:
-    of_all = {value.name for value in _asked(2.0).values}
-    widest = {value.name for value in _asked(2.0, cluster=_narrow(9e17, "east-north")).values}
+    of_all = {value.name for value in _asked(0.5).values}
+    widest = {value.name for value in _asked(0.5, cluster=_narrow(9e17, "east-north")).values}
     assert widest < of_all
 
 
@@ -202,7 +202,7 @@ def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> N
     }
     base = with_profile(PlanRequest.model_validate(request))
     question = Worth.model_validate({"request": request, "options": {"time_limit_s": 60.0}})
-    runs = SearchRuns(base, RunHooks.of(question, lambda: False, time.process_time))
+    runs = SearchRuns(base, RunHooks.of(question, lambda: False, work_clock()))
     compared = SideComparison(runs, SharedGoal.of([base]))
     compared.plan_base(6.0, lambda: None)
     assert compared.base.value is not None
@@ -216,19 +216,19 @@ def test_an_unusual_degree_given_up_does_not_bound_the_plans_that_have_it() -> N
 
 
 def test_no_plan_is_carried_over_that_takes_longer_than_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    paused_s, limit_s = 0.0, 20.0
+    limit_s, clock, paused = 20.0, work_clock(), []
 
     def slowly(*_: Any, **__: Any) -> None:
-        nonlocal paused_s
-        paused_s += 4.0
+        paused.append(4.0)
+        clock.charge(4.0)
 
     monkeypatch.setattr(side_by_side, "carried_over", slowly)
     request = build_request(options={"time_limit_s": 2.0, "workers": 1}, cluster=_narrow(1e9)).model_dump(mode="json")
     question = Worth.model_validate(
         {"request": request, "of": ["links", "pools"], "options": {"time_limit_s": limit_s}}
     )
-    answer = ask(question, clock=lambda: time.process_time() + paused_s)
-    assert paused_s >= 8.0, "it was tried"
+    answer = ask(question, clock=clock)
+    assert sum(paused) >= 8.0, "it was tried"
     assert answer.elapsed_s <= limit_s + 1.0, "less than a plan that is carried over takes"
 
 
@@ -244,7 +244,7 @@ def test_dual_prices_promise_no_more_than_is_proven_possible() -> None:
     allowed = {"tp": [4], "cp": [1], "pp": [2], "dp": [2], "vpp": [1], "micro_batch_sequences": [1, 2]}
     options = {"time_limit_s": 3.0, "workers": 1, "reproducible": True}
     request = build_request(cluster=hardware, constraints={"allowed": allowed}, options=options)
-    answer = ask(Worth(request=request, of=("links",), options={"time_limit_s": 4.0}), clock=time.process_time)
+    answer = ask(Worth(request=request, of=("links",), options={"time_limit_s": 4.0}), clock=work_clock())
     assert isinstance(answer, WorthAnswer)
     value = answer.values[0]
     assert value.useful.most is not None
