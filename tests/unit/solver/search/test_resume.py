@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,12 @@ def searched(request: PlanRequest, params: SearchParams = DEFAULTS) -> tuple[Pla
     return outcome, kept
 
 
+@cache
+def searched_once(name: str, limit_s: float) -> tuple[Planned, list[bytes]]:
+    """The plan of a case, and the states that were kept: what several tests go on from, searched once."""
+    return searched(CASES[name](limit_s))
+
+
 def resumed(request: PlanRequest, before: Outcome | None, state: bytes, params: SearchParams = DEFAULTS) -> Planned:
     earlier = before.plan if isinstance(before, Planned) else None
     outcome = plan(request, begin_with=WarmStart(earlier, SavedSearch.from_bytes(state)), params=params,
@@ -81,7 +88,7 @@ def bound(request: PlanRequest, found: Planned) -> float:
 @pytest.mark.parametrize("limits", [(4.0, 4.0), pytest.param((8.0, 2.5), marks=pytest.mark.slow)])
 def test_going_on_is_never_worse_in_plan_or_bound(name: str, limits: tuple[float, float]) -> None:
     request, more = (CASES[name](limit_s) for limit_s in limits)
-    first, kept = searched(request)
+    first, kept = searched_once(name, limits[0])
     second = resumed(more, first, kept[-1])
     assert value(more, second) <= value(request, first) * (1 + 1e-12)
     assert bound(more, second) >= bound(request, first) * (1 - 1e-12)
@@ -92,7 +99,7 @@ def test_going_on_is_never_worse_in_plan_or_bound(name: str, limits: tuple[float
 
 def test_a_bound_that_was_carried_over_is_below_every_plan() -> None:
     """Bounds of short searches, carried on three times, against the plan of a long one."""
-    best, _ = searched(CASES["far"](12.0))
+    best, _ = searched_once("far", 12.0)
     request = CASES["far"](3.0)
     found, kept = searched(request)
     for _ in range(3):
@@ -123,7 +130,7 @@ def test_a_search_that_was_killed_goes_on_from_what_was_kept_last() -> None:
 
 
 def test_without_time_there_is_the_plan_of_before() -> None:
-    first, kept = searched(CASES["far"](6.0))
+    first, kept = searched_once("far", 6.0)
     again = resumed(CASES["far"](1.6), first, kept[-1])
     assert again.plan.metrics.iteration_s <= first.plan.metrics.iteration_s
     assert again.plan.proof.relative_gap <= first.plan.proof.relative_gap + 1e-12
@@ -131,25 +138,25 @@ def test_without_time_there_is_the_plan_of_before() -> None:
 
 @pytest.mark.parametrize("name", ["near", "far"])
 def test_a_plan_without_a_state_is_judged_before_anything_is_priced(name: str) -> None:
-    first, _ = searched(CASES[name](6.0))
+    first, _ = searched_once(name, 6.0)
     again = plan(CASES[name](1.7), begin_with=WarmStart(first.plan), clock=lambda: 0.0)
     assert isinstance(again, Planned)
     assert again.plan.metrics.iteration_s <= first.plan.metrics.iteration_s
 
 
 def test_of_another_request_the_plan_alone_is_taken_over() -> None:
-    first, kept = searched(CASES["far"](6.0))
+    first, kept = searched_once("far", 6.0)
     slower = job(batch=32, allowed=OPEN, link={**FAR, "latency_s": 0.02}, options=limited(4.0))
     found = resumed(slower, first, kept[-1])
     assert "without its bounds: they are of another request" in found.plan.notes[0]
     assert judge(slower, found.plan).accepted
-    fresh, _ = searched(CASES["near"](12.0))
+    fresh, _ = searched_once("near", 12.0)
     near = resumed(CASES["near"](4.0), first, kept[-1])
     assert bound(CASES["near"](4.0), near) <= fresh.plan.metrics.iteration_s * (1 + 1e-12)
 
 
 def test_a_request_that_lost_the_place_of_a_plan_does_without_it() -> None:
-    first, _ = searched(job(batch=32, allowed=OPEN, options=limited(4.0)))
+    first, _ = searched_once("near", 4.0)
     less = job(hosts=(4,), batch=32, allowed=OPEN, options=limited(4.0))
     outcome = plan(less, begin_with=WarmStart(first.plan), clock=lambda: 0.0)
     assert isinstance(outcome, Planned)
@@ -159,7 +166,7 @@ def test_a_request_that_lost_the_place_of_a_plan_does_without_it() -> None:
 
 def test_why_a_search_begins_anew_is_said() -> None:
     request = CASES["near"](4.0)
-    first, _ = searched(request)
+    first, _ = searched_once("near", 4.0)
     outcome = plan(request, begin_with=WarmStart(first.plan, None, "the program is another one"), clock=lambda: 0.0)
     assert isinstance(outcome, Planned)
     assert outcome.plan.notes[0].endswith("without its bounds: the program is another one")
@@ -189,7 +196,7 @@ def test_what_cannot_be_stays_so() -> None:
 @pytest.fixture(scope="module")
 def state() -> SavedSearch:
     """Of a search with all kinds of rows."""
-    return SavedSearch.from_bytes(searched(CASES["far"](6.0))[1][-1])
+    return SavedSearch.from_bytes(searched_once("far", 6.0)[1][-1])
 
 
 def test_a_state_is_read_as_it_was_written(state: SavedSearch) -> None:
