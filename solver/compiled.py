@@ -18,9 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, types
+from numba import config, njit, types
 from numba.core import cgutils
-from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
@@ -66,25 +65,12 @@ Only for arguments of the function that asks for it, and never for what it retur
 """
 
 
-class _Function(CPUDispatcher):  # type: ignore[misc] # Numba is untyped
-    """Numba's compiled function, compiled once for all numbers of a kind.
-
-    Numba compiles a function anew for each constant that another compiled function calls it with.
-    """
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """How a call with arguments of these types is typed (the form of Numba's own): a constant is a number."""
-        named = {name: types.unliteral(kind) for name, kind in kws.items()}
-        return super().get_call_template(tuple(map(types.unliteral, args)), named)
-
-
 def _retained(function: AnyFunction, **options: bool) -> AnyFunction:
     """Compiled; only these functions are kept in our folder, whatever else the process compiles."""
     usual = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
     try:
-        made = _Function(function, targetoptions={"nopython": True, "nogil": True, "no_cfunc_wrapper": True, **options})
-        made.enable_caching()
+        made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
         return cast(AnyFunction, made)
     finally:
         config.CACHE_DIR = usual

@@ -24,7 +24,7 @@ from app.settings import Settings
 
 LOG = logging.getLogger("isthmus.warm_up")
 LIMIT_S = 900.0  # a minute and a half of two cores, three minutes of one; a busy or small machine takes longer
-MOST_PARTS = 2  # side by side: 166 s of one core, a tenth more on two, where both compile some
+MOST_PARTS = 2  # side by side: three minutes of one core, a tenth more on two, where both compile some
 NOTICE = "compiling what is compiled once on a machine: a minute and a half on two cores, three on one"
 
 

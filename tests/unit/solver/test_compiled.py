@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import solver.compiled
-from solver.compiled import compiled, inlined, kernels_digest, uncounted
+from solver.compiled import compiled, kernels_digest, uncounted
 from solver.pipeline.problem import Floats, Ints
 
 RECORD = "from typing import NamedTuple\nclass {name}(NamedTuple):\n    left: float\n    right: float\n"
@@ -81,18 +81,3 @@ def test_uncounted_arguments_are_read_and_written_and_still_belong_to_the_caller
     assert [one.tolist() for one in found] == [[1.0, 4.0, 9.0], [2.0, 4.0, 10.0], [3.0, 4.0, 11.0]]
     assert values.tolist() == [1.5, 1.0, 3.5]
     assert [sys.getrefcount(one) for one in (values, places, grid)] == before
-
-
-@inlined
-def _add(number: int, more: tuple[int, float]) -> float:
-    return number + more[0] * more[1]
-
-
-@compiled
-def _sums(number: int) -> float:
-    return _add(number, (number, 0.5)) + _add(3, (number, 0.5)) + _add(number, (3, 0.5)) + _add(4, more=(3, 0.5))
-
-
-def test_a_step_is_compiled_once_whatever_constants_it_is_called_with() -> None:
-    assert _sums(2) == 3.0 + 4.0 + 3.5 + 5.5
-    assert len(_add.signatures) == 1  # type: ignore[attr-defined]
