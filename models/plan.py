@@ -229,7 +229,7 @@ class Proof(Frozen):
     num_configurations: Count = Field(description="Configurations that exist for this request.", examples=[2310])
     num_pruned: Count = Field(description="Discarded because their bound is no better than the plan.", examples=[2290])
     num_explored: Count = Field(description="Placed, scheduled, replayed and judged.", examples=[20])
-    proven: str = Field(max_length=600, description="What the bound covers.", examples=["All configurations: yes."])
+    proven: str = Field(max_length=800, description="What the bound covers.", examples=["All configurations: yes."])
 
 
 class Baseline(Frozen):
