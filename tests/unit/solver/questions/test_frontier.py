@@ -48,7 +48,7 @@ def _asked(
     return ask(Frontier.model_validate(document), clock=clock or work_clock())
 
 
-ALONE_S = 4.0  # counted; three configurations take all that they are given, and 20 s find no better plan of any
+ALONE_S = 2.0  # counted; three configurations take all that they are given, and 20 s find no better plan of any
 
 
 def with_batch(batch: int) -> dict[str, Any]:

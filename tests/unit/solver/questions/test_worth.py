@@ -147,7 +147,7 @@ def test_what_is_given_up_without_a_difference_changes_nothing() -> None:
 
 
 def test_the_cost_of_distance_is_the_interval_of_two_searches() -> None:
-    answer = _asked(24.0, of=("distance",), cluster=_narrow(1e8), constraints=EVERYWHERE)
+    answer = _asked(8.0, of=("distance",), cluster=_narrow(1e8), constraints=EVERYWHERE)
     near = answer.in_one_building
     assert near is not None
     assert (near.direction, near.verdict) == (None, "gains")
