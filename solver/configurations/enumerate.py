@@ -333,15 +333,17 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
-        chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left_to_even(request, pools, rows))
+        chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left_to_even(request, pools, rows, held))
     row = np.concatenate(list(chosen.values()))
     split = {"layer_split": np.repeat(list(chosen), [len(one) for one in chosen.values()])}
     return {**{name: rows.pop(name)[row] for name in list(rows)}, **split}
 
 
-def left_to_even(request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str, IntArray]) -> BoolArray:
-    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, and into one building where
-    they do on several types, if an even split is wanted too and has as many ranks.
+def left_to_even(
+    request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str, IntArray], held: Mapping[str, IntArray]
+) -> BoolArray:
+    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, of which each holds so many
+    ranks, and into one building where they do on several types, if an even split is wanted too and has as many.
 
     None where another type has more memory: what is too large for an even share may fit with less on the fastest.
     """
@@ -349,7 +351,7 @@ def left_to_even(request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str,
     has_most_memory = fastest.memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
     if "even" not in _layer_splits(request) or not has_most_memory:
         return np.zeros(len(rows["pp"]), dtype=np.bool_)
-    fits = fits_as_near(request.cluster, pools, fastest.name, rows)
+    fits = fits_as_near(request.cluster, pools, fastest.name, rows, held[fastest.name])
     return fits & np.isin(rows["pp"], pipeline_degrees(request))
 
 

@@ -21,14 +21,15 @@ def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArra
     return {name: groups[:, number] // dp for number, name in enumerate(names)}
 
 
-def fits_as_near(cluster: Cluster, pools: Sequence[Pool], gpu: str, rows: Mapping[str, IntArray]) -> BoolArray:
+def fits_as_near(
+    cluster: Cluster, pools: Sequence[Pool], gpu: str, rows: Mapping[str, IntArray], held: IntArray
+) -> BoolArray:
     """Whether all pipeline ranks fit on this GPU type alone, and into one building if they do so on several types.
 
-    `pools` are those to use, and `rows` have the columns of `PLACED_BY` at least; the result has an entry per row.
-    Every rank has all its replicas on one type.
+    `pools` are those to use, and `rows` have the columns of `PLACED_BY` at least; `held` are the ranks that all GPUs of
+    the type hold, and the result has an entry per row. Every rank has all its replicas on one type.
     """
-    own = [pool for pool in pools if pool.gpu.name == gpu]
-    fits = ranks_by_type(own, rows["tp"], rows["cp"], rows["dp"])[gpu] >= rows["pp"]
+    fits: BoolArray = held >= rows["pp"]
     some = np.flatnonzero(fits)
     buildings = buildings_of(cluster)
     inside: dict[str, list[Pool]] = {}

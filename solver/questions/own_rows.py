@@ -18,6 +18,7 @@ from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, enumerate_space, left_to_even
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
+from solver.configurations.nearness import ranks_by_type
 from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.columns import FSDP
@@ -71,7 +72,9 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
         return np.ones(len(space), dtype=np.bool_)
     if _only_typed(small, large):  # the larger request leaves to the even split what fits on its fastest type alone
         typed: BoolArray = space.layer_split == BY_GPU_TYPE
-        return typed & left_to_even(large.request, large.pools, vars(space.columns))
+        columns = space.columns
+        held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
+        return typed & left_to_even(large.request, large.pools, vars(columns), held)
     numbers = row_numbers([space, enumerate_space(large.request)])
     own: BoolArray = ~np.isin(numbers[0], numbers[1])
     if len(space) and reference_of(small) != reference_of(large):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from models.request import PlanRequest
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
-from solver.configurations.nearness import fits_as_near
+from solver.configurations.nearness import fits_as_near, ranks_by_type
 from solver.network.places import usable_pools
 from tests.build_job import job
 
@@ -71,5 +71,7 @@ def test_against_every_placement_of_small_fleets(pp: int, dp: int, hosts: Hosts)
     rows = {name: np.array([value]) for name, value in (("tp", 8), ("cp", 1), ("pp", pp), ("dp", dp))}
     found = set(inside_one(hosts, pp, dp))
     is_nearer = (True, True) in found and (False, True) not in found
-    left = bool(fits_as_near(request.cluster, usable_pools(request), FAST, rows)[0])
+    pools = usable_pools(request)
+    held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])[FAST]
+    left = bool(fits_as_near(request.cluster, pools, FAST, rows, held)[0])
     assert left == (fast >= pp * dp and not is_nearer)
