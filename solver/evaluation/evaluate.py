@@ -31,7 +31,7 @@ from solver.evaluation.ways import TimedWay, Way, better_way
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
-from solver.transport.exchange_times import run_exchanges, with_wider_rings
+from solver.transport.exchange_times import run_exchanges, with_other_rings
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
@@ -181,7 +181,7 @@ def evaluate_on_paths(
 ) -> Evaluation | None:
     """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided.
 
-    Exchanges are on the `chosen` rings. Without these, where all would end sooner if late ones took wider rings, it is
+    Exchanges are on the `chosen` rings. Without these, where all would end sooner if some took their other rings, it is
     timed again on those.
     """
     configuration, routes = candidate.configuration, candidate.routes
@@ -222,9 +222,9 @@ def evaluate_on_paths(
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
     found = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
-    wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
-    if wider != costs:
-        again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=wider)
+    changed = costs if chosen else with_other_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
+    if changed != costs:
+        again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=changed)
         found = again if again is not None and again.iteration_s < found.iteration_s else found
     return found if found.iteration_s <= MOST_SECONDS else None
 

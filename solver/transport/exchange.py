@@ -29,7 +29,7 @@ from solver.network.policy import POLICY
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.transport.communicators import place_replicas, slowest_by_place
-from solver.transport.ring import Ring, ring_of, split_ring
+from solver.transport.ring import Ring, ring_of, split_ring, widest_ring
 from solver.transport.ring_order import ring_order
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
@@ -74,8 +74,8 @@ class InterSiteRing:
 class ExchangeCost:
     """Of one stage: head start, time inside places, time on shared links, and bytes on every directed edge.
 
-    `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`. `wider` is the same
-    exchange on more paths, sooner done alone, but in the way of others on more links.
+    `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`. `other` is the same
+    exchange on more paths, sooner done alone, but in the way of others on more links; or else on fewer.
     """
 
     overlap_s: float
@@ -84,7 +84,13 @@ class ExchangeCost:
     edge_bytes: dict[int, float]
     shares: dict[int, float] = field(default_factory=dict)
     site_ring: InterSiteRing | None = None
-    wider: ExchangeCost | None = None
+    other: ExchangeCost | None = None
+
+    @property
+    def rings(self) -> tuple[Ring, ...]:
+        """The ring between places and the other one, as far as there are any."""
+        both = (one.site_ring for one in (self, self.other) if one is not None)
+        return tuple(one.ring for one in both if one is not None)
 
     @property
     def duration_s(self) -> float:
@@ -122,11 +128,10 @@ def exchange_costs(
     costs = []
     for stage in range(configuration.degrees.num_stages):
         counts = rank_replicas(routes, configuration.rank_of_stage(stage))
-        ring = None if chosen is None else chosen[stage].site_ring
-        own_ring = None if ring is None else ring.ring
-        key = (tuple(counts.items()), own_ring, *(_signature(stages[pool], stage) for pool in counts))
+        rings = () if chosen is None else chosen[stage].rings
+        key = (tuple(counts.items()), rings, *(_signature(stages[pool], stage) for pool in counts))
         if key not in known:
-            known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity, chosen=ring)
+            known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity, chosen=rings)
         costs.append(known[key])
     return tuple(costs)
 
@@ -154,7 +159,7 @@ def _exchange(
     stage: int,
     *,
     capacity: FloatArray,
-    chosen: InterSiteRing | None,
+    chosen: tuple[Ring, ...],
 ) -> ExchangeCost:
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, one, stage) for one in _distinct(stages, counts))
@@ -167,19 +172,23 @@ def _exchange(
     sent_bytes = float(crossing_bytes(parameters, columns, len(plain.steps), context.job)[0])
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
 
-    def on_ring(site_ring: InterSiteRing, wider: ExchangeCost | None = None) -> ExchangeCost:
+    def on_ring(site_ring: InterSiteRing, other: ExchangeCost | None = None) -> ExchangeCost:
         edge_bytes = {edge: part * sent_bytes for edge, part in site_ring.ring.load.items()}
         return ExchangeCost(
-            overlap_s, private_s, site_ring.shared_s, edge_bytes, site_ring.shares, site_ring=site_ring, wider=wider
+            overlap_s, private_s, site_ring.shared_s, edge_bytes, site_ring.shares, site_ring=site_ring, other=other
         )
 
-    if chosen is not None:
-        return on_ring(_site_ring(senders, chosen.ring, sent_bytes, capacity))
+    if chosen:
+        usual, *others = (on_ring(_site_ring(senders, one, sent_bytes, capacity)) for one in chosen)
+        return replace(usual, other=next(iter(others), None))
     simple = _site_ring(senders, plain, sent_bytes, capacity)
     split = _split(senders, simple, sent_bytes, capacity)
     if split is None:
         return on_ring(simple)
-    return on_ring(split) if simple.bottlenecks else on_ring(simple, on_ring(split))
+    if not simple.bottlenecks:
+        return on_ring(simple, on_ring(split))
+    single = _site_ring(senders, widest_ring(context, plain, capacity), sent_bytes, capacity)
+    return on_ring(split, on_ring(single))
 
 
 @dataclass(frozen=True)

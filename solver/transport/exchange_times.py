@@ -16,7 +16,8 @@ from solver.transport.exchange import ExchangeCost
 
 SAME_INSTANT = 1e-12  # relative: an end on the links, and a start that waited for it
 FULL = 1.0 + 1e-9  # of an edge: its load is a sum of floats
-MOST_WIDENED = 4  # times that late exchanges are widened: five zones gained from the first two, none needed a third
+MOST_CHANGED = 4  # times that exchanges change their rings: five zones gained from the first two, none needed a third
+MOST_ALONE = 4  # of the latest exchanges that are tried alone
 READY, LEFT_LINKS, LEFT_CARDS = range(3)  # of an exchange: its events
 
 Urgency = Callable[[int], tuple[float, int]]  # of a stage: the least goes first
@@ -36,24 +37,31 @@ def run_exchanges(
     return min(ways, key=lambda way: max(one.end_s for one in way))
 
 
-def with_wider_rings(
+def with_other_rings(
     costs: tuple[ExchangeCost, ...], exchanges: tuple[StageExchange, ...], last_end_s: list[float], ranks: Sequence[int]
 ) -> tuple[ExchangeCost, ...]:
-    """Costs where exchanges that end last take their wider rings, as long as all exchanges end sooner by that."""
-    for _ in range(MOST_WIDENED):
-        last = max(exchanges, key=lambda one: one.end_s)
-        late = [one.stage for one in exchanges if one.end_s >= last.start_s and costs[one.stage].wider is not None]
-        trials = [_widened(costs, some) for some in (*((stage,) for stage in late), late) if some]
-        ways = [(tried, run_exchanges(tried, last_end_s, ranks)) for tried in trials]
-        found = min(ways, key=lambda way: _end_s(way[1]), default=(costs, exchanges))
+    """Costs where some exchanges take their other rings, as long as all exchanges end sooner by that.
+
+    Those are one of the latest, all of the late ones, or every one: on fewer paths each may take longer, and no longer
+    wait for the others.
+    """
+    for _ in range(MOST_CHANGED):
+        begin_s = max(exchanges, key=lambda one: one.end_s).start_s
+        by_end = sorted(exchanges, key=lambda one: one.end_s, reverse=True)
+        able = [one for one in by_end if costs[one.stage].other is not None]
+        late = [one.stage for one in able if one.end_s >= begin_s]
+        trials = [*((stage,) for stage in late[:MOST_ALONE]), tuple(late), tuple(one.stage for one in able)]
+        ways = [_changed(costs, some) for some in dict.fromkeys(trials) if some]
+        timed = [(tried, run_exchanges(tried, last_end_s, ranks)) for tried in ways]
+        found = min(timed, key=lambda way: _end_s(way[1]), default=(costs, exchanges))
         if _end_s(found[1]) >= _end_s(exchanges):
             break
         costs, exchanges = found
     return costs
 
 
-def _widened(costs: tuple[ExchangeCost, ...], stages: Collection[int]) -> tuple[ExchangeCost, ...]:
-    return tuple(one.wider or one if stage in stages else one for stage, one in enumerate(costs))
+def _changed(costs: tuple[ExchangeCost, ...], stages: Collection[int]) -> tuple[ExchangeCost, ...]:
+    return tuple(one.other or one if stage in stages else one for stage, one in enumerate(costs))
 
 
 def _end_s(exchanges: tuple[StageExchange, ...]) -> float:

@@ -7,12 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from models.transport import MessageSplit
 from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
+
+MOST_IN_TURN = 3  # times that ways are split again: between regions, between buildings, and what is left
+FULLEST = 1.0 - 1e-6  # of the fullest edge's time: the gap of the programme
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,55 @@ class MessagePaths:
 
 
 def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray) -> MessagePaths | None:
-    """The split under which so many queues on each way leave the fullest edge emptiest; None if it is the plain one."""
+    """The split under which so many queues on each way leave the fullest edge emptiest, of the ways that do not take
+    it their own fullest, and so on; None if it is the plain one.
+    """
     topology = context.topology
     ways = tuple(sorted(num_queues))
     plain = Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
     if topology.edges_with_detour.isdisjoint(plain.load):
         return None
-    found = split_steps(context, plain, free_e, tuple(STEP_BYTES * num_queues[way] for way in ways))
-    if found is None or found == plain.parts:
+    size_of = {way: STEP_BYTES * num_queues[way] for way in ways}
+    found = split_steps(context, plain, free_e, tuple(size_of.values()))
+    if found is None:
         return None
-    split = {way: own for way, own, simple in zip(ways, found, plain.parts, strict=True) if own != simple}
-    return MessagePaths(topology, split)
+    parts_of = _emptied_in_turn(context, free_e, size_of, dict(zip(ways, found, strict=True)))
+    split = {way: parts_of[way] for way, simple in zip(ways, plain.parts, strict=True) if parts_of[way] != simple}
+    return MessagePaths(topology, split) if split else None
+
+
+def _emptied_in_turn(
+    context: Context, free_e: FloatArray, size_of: Mapping[Step, float], parts_of: dict[Step, Parts]
+) -> dict[Step, Parts]:
+    """Ways that do not take the fullest edge split again, beside those that do and on other edges, and so on.
+
+    One programme leaves them no more than what the fullest edge takes, though less may be possible.
+    """
+    settled = set[Step]()
+    for _ in range(MOST_IN_TURN):
+        fill_e = _bytes_by_edge(parts_of, size_of, len(free_e)) / free_e
+        fullest_s = {
+            way: max(fill_e[edge] for edge in part_by_edge([parts_of[way]])) for way in size_of.keys() - settled
+        }
+        limit_s = max(fullest_s.values()) * FULLEST
+        settled |= {way for way, one in fullest_s.items() if one >= limit_s}
+        others = tuple(way for way in size_of if way not in settled)
+        if not others:
+            break
+        carried = _bytes_by_edge({way: parts_of[way] for way in settled}, size_of, len(free_e))
+        ring = Ring(others, tuple(parts_of[way] for way in others))
+        elsewhere = np.where(fill_e < limit_s, free_e, 0.0)
+        found = split_steps(context, ring, elsewhere, tuple(size_of[way] for way in others), carried)
+        if found is None:
+            break
+        parts_of = parts_of | dict(zip(others, found, strict=True))
+    return parts_of
+
+
+def _bytes_by_edge(parts_of: Mapping[Step, Parts], size_of: Mapping[Step, float], num_edges: int) -> FloatArray:
+    """What every edge carries of these ways."""
+    found = np.zeros(num_edges)
+    for way, parts in parts_of.items():
+        for edge, part in part_by_edge([parts]).items():
+            found[edge] += part * size_of[way]
+    return found

@@ -52,33 +52,59 @@ def split_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring | No
     return None if parts is None or parts == plain.parts else Ring(plain.steps, parts)
 
 
+def widest_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring:
+    """Every step on the one path on which its bytes take the least time under `capacity`, as it is where none has room.
+
+    So exchanges between other places do not wait for it.
+    """
+    topology = context.topology
+    key = ("widest", plain.steps, capacity.tobytes())
+    return context.known.splits.once(
+        key, lambda: _widest(topology, plain.steps, _free(topology, capacity), direct=context.detours_matter)
+    )
+
+
 def split_steps(
-    context: Context, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
+    context: Context,
+    plain: Ring,
+    capacity: FloatArray,
+    size_by_step: tuple[float, ...],
+    carried: FloatArray | None = None,
 ) -> tuple[Parts, ...] | None:
-    """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room."""
-    key = (plain.steps, size_by_step, capacity.tobytes())
-    return context.known.splits.once(key, lambda: _optimal_parts(context, plain, capacity, size_by_step))
+    """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room.
+
+    Edges carry `carried` bytes of others, too, or nothing.
+    """
+    if carried is None:
+        carried = np.zeros(len(capacity))
+    key = (plain.steps, size_by_step, capacity.tobytes(), carried.tobytes())
+    return context.known.splits.once(key, lambda: _optimal_parts(context, plain, capacity, size_by_step, carried))
 
 
 def _optimal_parts(
-    context: Context, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
+    context: Context, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...], carried: FloatArray
 ) -> tuple[Parts, ...] | None:
     """Parts on edges that offer what those of the plain paths offer, or what those of the widest paths do: of the two
     what empties the fullest edge sooner. A narrow link of another kind than the others is thus no reason to take it.
     Where bytes between buildings are limited or minimised, no part takes a detour, which would carry it twice.
     """
     topology, direct = context.topology, context.detours_matter
-    free = np.where(capacity > FULL * topology.capacity_bytes_per_s, capacity, 0.0)
+    free = _free(topology, capacity)
     widest = _widest(topology, plain.steps, free, direct=direct)
     kinds = [{_kind(topology.edges[edge]) for edge in ring.load} for ring in (plain, widest)]
     rings = [plain] if kinds[1] <= kinds[0] else [plain, widest]
     size_of = dict(zip(plain.steps, size_by_step, strict=True))
-    found = [_split_of_kinds(topology, ring, free, size_of, direct=direct) for ring in rings]
+    found = [_split_of_kinds(topology, ring, free, size_of, carried, direct=direct) for ring in rings]
     return min(
         (parts for parts in found if parts is not None),
-        key=lambda parts: _fullest_s(parts, size_by_step, capacity),
+        key=lambda parts: _fullest_s(parts, size_by_step, capacity, carried),
         default=None,
     )
+
+
+def _free(topology: Topology, capacity: FloatArray) -> FloatArray:
+    """What every edge has left for exchanges, nothing where that is next to nothing."""
+    return np.where(capacity > FULL * topology.capacity_bytes_per_s, capacity, 0.0)
 
 
 def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray, *, direct: bool) -> Ring:
@@ -92,7 +118,13 @@ def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray, *
 
 
 def _split_of_kinds(
-    topology: Topology, ring: Ring, capacity: FloatArray, size_of: dict[Step, float], *, direct: bool
+    topology: Topology,
+    ring: Ring,
+    capacity: FloatArray,
+    size_of: dict[Step, float],
+    carried: FloatArray,
+    *,
+    direct: bool,
 ) -> tuple[Parts, ...] | None:
     """Parts by the multi-commodity flow over edges with room that offer what the paths of a ring offer.
 
@@ -105,20 +137,22 @@ def _split_of_kinds(
     if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, ring.load)}) > 1:
         return ring.parts
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in retained))
-    best = route(open_edges, size_of, capacity[retained], direct=direct)
+    best = route(open_edges, size_of, capacity[retained], carried_bytes=carried[retained], direct=direct)
     return tuple(
         normalised([(tuple(retained[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
         for split in best.split_k
     )
 
 
-def _fullest_s(parts: tuple[Parts, ...], size_by_step: tuple[float, ...], capacity: FloatArray) -> float:
-    """When the fullest edge is done."""
-    carried: dict[int, float] = {}
+def _fullest_s(
+    parts: tuple[Parts, ...], size_by_step: tuple[float, ...], capacity: FloatArray, carried: FloatArray
+) -> float:
+    """When the fullest edge of these parts is done."""
+    load: dict[int, float] = {}
     for own, size in zip(parts, size_by_step, strict=True):
         for edge, part in part_by_edge((own,)).items():
-            carried[edge] = carried.get(edge, 0.0) + part * size
-    return max(size / float(capacity[edge]) for edge, size in carried.items())
+            load[edge] = load.get(edge, 0.0) + part * size
+    return max((size + float(carried[edge])) / float(capacity[edge]) for edge, size in load.items())
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:

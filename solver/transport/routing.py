@@ -3,11 +3,12 @@
 The linear programme (PuLP with HiGHS), column generation and the bound that its duals prove. Index suffixes: k
 commodity (everything with the same ends), e edge.
 
-    min T + tiny * detours    sum_path x[k, path] = 1,    sum_k,path size[k] x[k, path] [e in path] <= T capacity[e]
+    min T + tiny * detours    sum_path x[k, path] = 1
+                              carried[e] + sum_k,path size[k] x[k, path] [e in path] <= T capacity[e]
 
-Column generation ends when no path is cheaper under the duals, or when the bound sum_k size[k] dist_y(k), y = dual /
-capacity (Shahrokhi & Matula 1990), meets T. Where no path may be a detour, only paths that leave buildings least often
-count, everywhere in this.
+`carried` are bytes of others. Column generation ends when no path is cheaper under the duals, or when the bound
+sum_k size[k] dist_y(k) + sum_e y[e] carried[e], y = dual / capacity (Shahrokhi & Matula 1990), meets T. Where no path
+may be a detour, only paths that leave buildings least often count, everywhere in this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,14 +63,17 @@ class _Master:
 
 @dataclass(frozen=True)
 class Commodities:
-    """Bytes to ship between places, which are indices of the topology."""
+    """Bytes to ship between places, which are indices of the topology, beside those that edges have `carried` already.
+
+    With `direct` no path may leave more buildings on its way than another one would.
+    """
 
     topology: Topology
     capacity: FloatArray
     ends_k: tuple[tuple[int, int], ...]
     size_k: FloatArray
+    carried_e: FloatArray
     direct: bool = False
-    """Whether no path may leave more buildings on its way than another one would."""
 
     @cached_property
     def graph(self) -> LinkGraph:
@@ -98,13 +102,21 @@ class Commodities:
 
 
 def route(
-    topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray, *, direct: bool = False
+    topology: Topology,
+    size_of: Mapping[Step, float],
+    capacity_bytes_per_s: FloatArray,
+    *,
+    carried_bytes: FloatArray | None = None,
+    direct: bool = False,
 ) -> PathFlow:
     """The best split of `size_of` bytes from place to place, where edges have these capacities.
 
-    Where the paths of least latency are as fast, they stay. With `direct` no path leaves more buildings than it must.
+    Edges carry `carried_bytes` of others, too, or nothing. Where the paths of least latency are as fast, they stay.
+    With `direct` no path leaves more buildings than it must.
     """
     commodities = replace(commodities_of(topology, size_of, capacity_bytes_per_s), direct=direct)
+    if carried_bytes is not None:
+        commodities = replace(commodities, carried_e=carried_bytes)
     best = solve_path_flow(commodities)
     plain_k = least_latency_split(commodities)
     plain_s = fullest_edge_s(commodities, plain_k)
@@ -116,7 +128,8 @@ def route(
 def commodities_of(topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray) -> Commodities:
     """Bytes by place as columns of the programme."""
     ends_k = tuple((topology.index_of[source], topology.index_of[target]) for source, target in size_of)
-    return Commodities(topology, capacity_bytes_per_s, ends_k, np.array(list(size_of.values())))
+    nothing = np.zeros(len(capacity_bytes_per_s))
+    return Commodities(topology, capacity_bytes_per_s, ends_k, np.array(list(size_of.values())), nothing)
 
 
 def least_latency_split(commodities: Commodities) -> SplitK:
@@ -126,12 +139,13 @@ def least_latency_split(commodities: Commodities) -> SplitK:
 
 
 def fullest_edge_s(commodities: Commodities, split_k: SplitK) -> float:
-    """Time at which the fullest edge is done under a split."""
+    """Time at which the fullest edge of those that a split takes is done."""
     load_e = np.zeros(len(commodities.capacity))
     for size, split in zip(commodities.size_k, split_k, strict=True):
         for path, part in split:
             load_e[list(path)] += part * size
-    return float(np.max(load_e / commodities.capacity, initial=0.0))
+    filled = np.where(load_e > 0, load_e + commodities.carried_e, 0.0)
+    return float(np.max(filled / commodities.capacity, initial=0.0))
 
 
 def solve_path_flow(commodities: Commodities) -> PathFlow:
@@ -146,7 +160,8 @@ def solve_path_flow(commodities: Commodities) -> PathFlow:
         master = _solve_master(commodities, columns, unit_s, detour_e)
         time_s = master.time * unit_s
         price_e = master.dual_e / commodities.capacity
-        bound_s = max(bound_s, float(commodities.size_k @ commodities.distance_k(price_e)))
+        others_s = float(price_e @ commodities.carried_e)
+        bound_s = max(bound_s, float(commodities.size_k @ commodities.distance_k(price_e)) + others_s)
         added = _add_cheaper(commodities, columns, price_e / unit_s + detour_e, master.dual_k)
         if bound_s >= time_s * (1 - RELATIVE_GAP) or (not added and not detour_e.any()):
             break
@@ -160,16 +175,16 @@ def _propose(commodities: Commodities, columns: Columns) -> float:
 
     Returns the time of the mean of these flows, near the optimum and so the programme's unit of time.
     """
-    load_e = np.zeros(len(commodities.capacity))
+    load_e, carried_e = np.zeros(len(commodities.capacity)), commodities.carried_e
     for number in range(_NUM_PROPOSALS):
         if number == 0:
             weight_e = commodities.topology.latency_s
         else:
-            fill_e = load_e / commodities.capacity
+            fill_e = (load_e + carried_e) / commodities.capacity
             weight_e = (fill_e / fill_e.max()) ** _PROPOSAL_POWER / commodities.capacity + 1e-3 / commodities.capacity
         now_e = _all_or_nothing(commodities, columns, weight_e)
         load_e += (now_e - load_e) * (1.0 if number == 0 else 2.0 / (number + 2))
-    return float((load_e / commodities.capacity).max())
+    return float((np.where(load_e > 0, load_e + carried_e, 0.0) / commodities.capacity).max())
 
 
 def _all_or_nothing(commodities: Commodities, columns: Columns, weight_e: FloatArray) -> FloatArray:
@@ -198,7 +213,11 @@ def _solve_master(commodities: Commodities, columns: Columns, unit_s: float, det
             for edge in path:
                 on_edge.setdefault(edge, []).append((variable, size / (float(commodities.capacity[edge]) * unit_s)))
         rows_k.append(pulp.LpAffineExpression([(part[k, path], 1.0) for path in paths]) == 1)
-    rows_e = {edge: pulp.LpAffineExpression([*terms, (time, -1.0)]) <= 0 for edge, terms in on_edge.items()}
+    filled_e = commodities.carried_e / (commodities.capacity * unit_s)
+    rows_e = {
+        edge: pulp.LpAffineExpression([*terms, (time, -1.0)]) <= -float(filled_e[edge])
+        for edge, terms in on_edge.items()
+    }
     problem.setObjective(pulp.LpAffineExpression(objective))
     for k, row in enumerate(rows_k):
         problem.addConstraint(row, f"ship[{k}]")

@@ -10,7 +10,7 @@ import pytest
 
 from models.plan import StageExchange
 from solver.transport.exchange import ExchangeCost
-from solver.transport.exchange_times import most_at_once, run_exchanges, with_wider_rings
+from solver.transport.exchange_times import most_at_once, run_exchanges, with_other_rings
 from solver.verify.exchanges_at_once import beside_each, earliest_starts, in_order, waits_for
 
 RANKS = (0, 1, 2, 1, 0, 3)
@@ -168,19 +168,34 @@ def test_exchanges_of_which_none_waits_for_another_fit_together_whenever_they_ru
                     assert all(sum(costs[one].shares.get(edge, 0.0) for one in some) <= 1.0 + 1e-9 for edge in EDGES)
 
 
-def test_wider_rings_are_taken_only_where_all_exchanges_end_sooner() -> None:
+def test_other_rings_are_taken_only_where_all_exchanges_end_sooner() -> None:
     random, taken = np.random.default_rng(5), 0
     for _ in range(200):
         costs, last_s = random_costs(random)
         wider = tuple(
-            replace(one, wider=replace(one, shared_s=one.shared_s / 2, shares=dict.fromkeys(EDGES, 0.7)))
+            replace(one, other=replace(one, shared_s=one.shared_s / 2, shares=dict.fromkeys(EDGES, 0.7)))
             if one.shared_s
             else one
             for one in costs
         )
         narrow = run_exchanges(wider, last_s, RANKS)
-        chosen = with_wider_rings(wider, narrow, last_s, RANKS)
+        chosen = with_other_rings(wider, narrow, last_s, RANKS)
         before_s, after_s = (max(one.end_s for one in run_exchanges(each, last_s, RANKS)) for each in (wider, chosen))
         assert after_s < before_s or chosen == wider
         taken += after_s < before_s
     assert 40 < taken < 200
+
+
+def test_exchanges_on_links_of_their_own_run_at_once_though_each_is_longer_alone() -> None:
+    """Four ranks of which each takes all links for a second, or two links of its own for a second and a half."""
+    ranks, edges = (0, 1, 2, 3), range(8)
+    everywhere = ExchangeCost(0.0, 0.0, 1.0, dict.fromkeys(edges, 1.0), shares=dict.fromkeys(edges, 0.9))
+    costs = tuple(
+        replace(everywhere, other=replace(everywhere, shared_s=1.5, shares={2 * rank: 1.0, 2 * rank + 1: 1.0}))
+        for rank in ranks
+    )
+    ready_s = [0.0] * len(ranks)
+    before = run_exchanges(costs, ready_s, ranks)
+    chosen = with_other_rings(costs, before, ready_s, ranks)
+    after = run_exchanges(chosen, ready_s, ranks)
+    assert (max(one.end_s for one in before), max(one.end_s for one in after)) == (4.0, 1.5)

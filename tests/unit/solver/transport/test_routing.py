@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from benchmarks.routing_rivals import disjoint_paths, equal_split, split_faults
@@ -43,6 +44,18 @@ def test_both_directions_have_their_own_capacity():
 def test_background_and_failed_planes_are_honoured():
     topology = network([("a", "b", 4e9, 1e-3)], planes=4, num_failed_planes=1, background_bytes_per_s=1e9)
     assert routed(topology, {("a", "b"): 2e9}).time_s == pytest.approx(1.0)
+
+
+def test_bytes_that_edges_carry_already_leave_the_detour_to_the_others():
+    """Three gigabytes beside one on the direct link: four through the cut around a, three a second."""
+    topology = network(TRIANGLE)
+    carried = np.zeros(len(topology.edges))
+    carried[topology.edge_index["0:ab", False]] = 1e9
+    best = route(topology, AB, topology.capacity_bytes_per_s, carried_bytes=carried)
+    assert best.time_s == pytest.approx(4 / 3, rel=1e-6)
+    assert best.bound_s == pytest.approx(4 / 3, rel=1e-5)
+    both = routed(topology, {("a", "b"): 4e9})
+    assert best.time_s == pytest.approx(both.time_s, rel=1e-6)
 
 
 def test_prices_tell_what_a_byte_less_saves():
