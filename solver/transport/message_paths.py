@@ -16,7 +16,7 @@ from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
 
-MOST_IN_TURN = 3  # times that ways are split again: between regions, between buildings, and what is left
+MOST_ROUNDS = 3  # times that ways are split again: between regions, between buildings, and what is left
 FULLEST = 1.0 - 1e-6  # of the fullest edge's time: the gap of the programme
 
 
@@ -59,12 +59,12 @@ def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray)
     found = split_steps(context, plain, free_e, tuple(size_of.values()))
     if found is None:
         return None
-    parts_of = _emptied_in_turn(context, free_e, size_of, dict(zip(ways, found, strict=True)))
+    parts_of = _emptied_in_order(context, free_e, size_of, dict(zip(ways, found, strict=True)))
     split = {way: parts_of[way] for way, simple in zip(ways, plain.parts, strict=True) if parts_of[way] != simple}
     return MessagePaths(topology, split) if split else None
 
 
-def _emptied_in_turn(
+def _emptied_in_order(
     context: Context, free_e: FloatArray, size_of: Mapping[Step, float], parts_of: dict[Step, Parts]
 ) -> dict[Step, Parts]:
     """Ways that do not take the fullest edge split again, beside those that do and on other edges, and so on.
@@ -72,7 +72,7 @@ def _emptied_in_turn(
     One programme leaves them no more than what the fullest edge takes, though less may be possible.
     """
     settled = set[Step]()
-    for _ in range(MOST_IN_TURN):
+    for _ in range(MOST_ROUNDS):
         fill_e = _bytes_by_edge(parts_of, size_of, len(free_e)) / free_e
         fullest_s = {
             way: max(fill_e[edge] for edge in part_by_edge([parts_of[way]])) for way in size_of.keys() - settled

@@ -11,8 +11,8 @@ import numpy as np
 from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, LONGEST_TAIL, DispatchState, Policy, tails
 from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
 from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
-from solver.pipeline.simulate import channel_streams
-from solver.pipeline.simulate_kernel import columns_of
+from solver.pipeline.simulate import channel_streams, durations, occupancies, rank_totals
+from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
 UNLIMITED = np.int64(2**40)
 NOTHING_GIVEN: Ints = np.zeros(0, dtype=np.int64)
@@ -27,7 +27,8 @@ class ListScheduler:
     def __init__(self, shape: PipelineShape, given: Ints = NOTHING_GIVEN) -> None:
         # A context larger than its activation would break the budget at the end of B: F reserves the larger of the two.
         shape = replace(shape, activation_s=np.maximum(shape.activation_s, shape.context_s))
-        self._columns, self._record, self._given = columns_of(shape), _new_record(shape), given
+        self._shape, self._columns, self._record, self._given = shape, columns_of(shape), _new_record(shape), given
+        self._operation_s, self._message_s = durations(shape), occupancies(shape)
         self.state = _new_state(shape, tails(self._columns), reserves_memory=not given.size)
 
     def run(self, policy: Policy, begin: DispatchState) -> Record | None:
@@ -46,6 +47,16 @@ class ListScheduler:
         policy = Policy(GUIDED, backward_wait=wait, earlier_microbatch=strict, message_rule=LONGEST_TAIL)
         begin = self.state._replace(guide=guide)
         return self.run(policy, begin._replace(reserve_s=np.zeros_like(begin.reserve_s)) if strict else begin)
+
+    def replayed(self, record: Record) -> tuple[float, Floats]:
+        """Makespan of the order that a run has written, and the starts of its operations by id (s), by exact replay.
+
+        It names everything once and keeps to memory, so neither is looked at.
+        """
+        orders = (record.rank_flat, record.rank_offsets, record.channel_flat, record.channel_offsets)
+        start, message_start = replay_kernel(self._columns, *orders)
+        end, message_end = start + self._operation_s, message_start + self._message_s
+        return rank_totals(self._shape, start, end, message_end)[1], start
 
 
 def greedy_order(

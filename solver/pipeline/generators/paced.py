@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
+from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.generators.periodic import busiest_s
 from solver.pipeline.problem import BACKWARD, FORWARD, WEIGHT, Floats, PipelineOrder, PipelineShape
-from solver.pipeline.simulate import replay_shape
 
 
 class Pace(NamedTuple):
@@ -66,10 +66,10 @@ SEED = 1  # of the changes; any will do
 
 
 class _Found(NamedTuple):
-    """A pace, the order that it makes, and its makespan (s), infinite where the order blocks itself or lacks memory."""
+    """A pace, the order that it makes, and its makespan (s), infinite where the order blocks itself."""
 
     pace: Pace
-    order: PipelineOrder | None
+    record: Record | None
     makespan_s: float
 
 
@@ -87,18 +87,14 @@ def paced(shape: PipelineShape) -> PipelineOrder | None:
         if shape.num_kinds > WEIGHT and pace.weight_lag < np.inf:
             guide[WEIGHT] = guide[BACKWARD] + pace.weight_lag * filled_s
         record = scheduler.order(guide.ravel(), strict=True, wait=pace.wait)
-        if record is None:
-            return _Found(pace, None, np.inf)
-        order = order_of(record)
-        run = replay_shape(shape, order)
-        return _Found(pace, order, run.makespan_s) if run.fits(shape) else _Found(pace, None, np.inf)
+        return _Found(pace, record, np.inf if record is None else scheduler.replayed(record)[0])
 
     best = min((made(pace) for pace in PACES), key=lambda found: found.makespan_s)
     random = np.random.default_rng(SEED)
     for _ in range(_num_changes(shape)):
         found = made(_changed(best.pace, random))
         best = found if found.makespan_s <= best.makespan_s else best
-    return best.order
+    return None if best.record is None else order_of(best.record)
 
 
 def num_orders(shape: PipelineShape) -> int:

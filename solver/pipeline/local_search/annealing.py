@@ -18,8 +18,6 @@ from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.problem import Floats, Ints, PipelineOrder
-from solver.pipeline.simulate import durations, occupancies, rank_totals
-from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
 CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.01 s
 WORK_S = 3e-7  # per operation ordered and replayed, up to twice what it takes on a core of 2020
@@ -66,8 +64,7 @@ class _Chain:
         self._shape, self._objective = search.shape, search.problem.objective
         self._random = np.random.default_rng(seed)
         self._chunk_s = search.shape.chunk_s
-        self._columns, self._scheduler = columns_of(search.shape), ListScheduler(search.shape)
-        self._operation_s, self._message_s = durations(search.shape), occupancies(search.shape)
+        self._scheduler = ListScheduler(search.shape)
         self._value_s, self._wished = self._replayed(order)
         self._wait = self._least_wait()
         self.best, self.best_s, self.num_refused = order, self._value_s, 0
@@ -103,9 +100,7 @@ class _Chain:
         """Value of what the scheduler made, and its starts by kind, stage and micro-batch."""
         if self._objective == "span":
             return self._replayed(order_of(record))
-        orders = (record.rank_flat, record.rank_offsets, record.channel_flat, record.channel_offsets)
-        start, message_start = replay_kernel(self._columns, *orders)
-        _, makespan_s = rank_totals(self._shape, start, start + self._operation_s, message_start + self._message_s)
+        makespan_s, start = self._scheduler.replayed(record)
         return makespan_s, self._by_kind(start)
 
     def _replayed(self, order: PipelineOrder) -> tuple[float, Floats]:
