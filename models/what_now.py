@@ -10,7 +10,7 @@ from models.base import Bytes, Count, Frozen, JoinedName, Name, Seconds, TotalSe
 from models.cluster import PlaceId
 from models.outcome import Reason
 from models.plan import Plan
-from models.question_parts import QuestionBase, Status, Witness
+from models.question_parts import Change, QuestionBase, Status, Witness
 
 LossKind = Literal["building", "pool", "link"]
 Tolerance = Annotated[float, Field(ge=0, le=100, json_schema_extra={"unit": "1"})]
@@ -96,6 +96,9 @@ class WhatNowAnswer(Frozen):
     ask: Literal["what_now"] = Field("what_now", description="Tag.", examples=["what_now"])
     outcome: Status = Field(description="Whether the changed world has a plan.", examples=["planned"])
     lost: tuple[Name, ...] = Field((), description="What was named as lost.", examples=[["west"]])
+    lost_changes: tuple[Change, ...] = Field(
+        (), description="The loss as changes, to be made to the request after the question's own.", examples=[[{}]]
+    )
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
     before_s: Seconds | None = Field(
         description="Iteration time of the plan before; null: it had none.", examples=[1.87]

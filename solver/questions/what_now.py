@@ -11,7 +11,7 @@ from itertools import islice
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, Planned
 from models.plan import Plan
-from models.question_parts import QuestionBase
+from models.question_parts import Change, QuestionBase
 from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.configurations.unusual import covering
@@ -49,7 +49,7 @@ class _Learned:
 class _Asked:
     """One question under way; its first plan may take until `over`, where the time it has is a share of more.
 
-    `kind`: what the names of what is lost are names of, where that is known.
+    `kind`: what the names of what is lost are names of, where that is known; `lost`: their loss as changes.
     """
 
     question: WhatNow
@@ -57,6 +57,7 @@ class _Asked:
     before: ReplanCase | None
     over: Callable[[], bool]
     kind: Kind | None = None
+    lost: tuple[Change, ...] = ()
     replanning: ReplanSearch | None = None
     complete: bool = False
 
@@ -69,6 +70,7 @@ class _Asked:
         return WhatNowAnswer(
             outcome="planned" if points else "infeasible" if infeasible else "not_found",
             lost=self.question.lost,
+            lost_changes=self.lost,
             stack_profile=stack_for(self.question.asked).name,
             before_s=plan.metrics.iteration_s if plan else None,
             num_groups_before=found.standing.num_groups if found else 0,
@@ -97,7 +99,8 @@ class _Asked:
         """
         question, hooks = self.question, self.hooks
         after = changed(before, question.changes)
-        after = timed_only(changed(after, changes_of(after, question.lost, self.kind), "/lost"))
+        self.lost = changes_of(after, question.lost, self.kind)
+        after = timed_only(changed(after, self.lost, "/lost"))
         if self.before is not None:
             self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), self.over)
             yield
@@ -264,8 +267,8 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
     alike = [what_is_gone(before, KIND_OF[kind], name) for kind, name in losses]
     for number, (kind, name) in enumerate(losses):
         if alike[number] in known:
-            same = known[alike[number]].model_copy(update={"lost": (name,)})
-            answer = _with(answer, number, same, hooks.elapsed_s)
+            lost = {"lost": (name,), "lost_changes": changes_of(before, (name,), KIND_OF[kind])}
+            answer = _with(answer, number, known[alike[number]].model_copy(update=lost), hooks.elapsed_s)
             continue
         if hooks.stopped():
             break

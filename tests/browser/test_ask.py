@@ -126,12 +126,16 @@ def test_a_request_without_a_plan_is_asked_for_every_conflict_with_a_key(tmp_pat
 def test_changes_of_the_page_are_those_of_the_service(answering: str, browser: Browser, seed: int) -> None:
     random.seed(seed)
     request = PlanRequest.model_validate(good_request()).model_dump(mode="json")
+    numbers = [str(number) for number in range(len(request["cluster"]["pools"]))]
+    for pool, number in zip(request["cluster"]["pools"], reversed(numbers), strict=True):
+        pool["id"] = number  # an id that is a number is no place in the list
     links, pools = ([one["id"] for one in request["cluster"][kind]] for kind in ("links", "pools"))
     changes = [
         {"pointer": f"/cluster/links/{random.choice([links[0], '0', '*'])}/capacity_bytes_per_s", "op": "multiply",
          "value": random.choice([0.5, 3])},
         {"pointer": f"/cluster/pools/{random.choice([pools[-1], '*'])}/gpu/memory_bytes", "op": "increase",
          "value": 1e9},
+        {"pointer": f"/cluster/pools/{random.choice(numbers)}/num_unhealthy_gpus", "op": "replace", "value": 8},
         {"pointer": "/constraints/allowed/tp", "op": "replace", "value": [4]},
         {"pointer": "/constraints/max_gpus", "op": random.choice(["remove", "replace"]), "value": 64},
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 /* Questions about a plan: a formula answers at once, a search proves afterwards, and the two never look alike. */
 import { insisting, pause, post, read, submit } from "./api.js";
 import { answerOf } from "./answers.js";
-import { applied, lossOf, settingsOf, sliders } from "./changes.js";
+import { applied, settingsOf, sliders } from "./changes.js";
 import { clipped, make, percent, seconds, section, span } from "./dom.js";
 import { estimate } from "./estimate.js";
 import { handOver } from "./new.js";
@@ -114,7 +114,7 @@ const more = (request, ask, attempt) => {
 export const askSection = (id, plan, request, { signal, attempt, tell, go }) => {
   const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
   const follow = following(proof, { signal, attempt, tell });
-  const acts = { lossOf: (name) => lossOf(request, name), planIt: (changes, name) => { handOver({ ...applied(request, changes), name: clipped(name) }); go("/new?from=" + id); } };
+  const acts = { planIt: (changes, name) => { handOver({ ...applied(request, changes), name: clipped(name) }); go("/new?from=" + id); } };
   const address = (question, changes) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState({ asked: changes }, "", url.pathname + url.search + "#ask"); };
   const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for an answer" });
   const ask = (question, context) => attempt(async () => {

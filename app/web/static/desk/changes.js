@@ -2,12 +2,14 @@
 import { count, make } from "./dom.js";
 import { written } from "./units.js";
 
-const part = (text) => text.replaceAll("~1", "/").replaceAll("~0", "~");
-/* The request with changes made to it: in a list, a part of a pointer is a number, the id of an element, or * for all. */
+const part = (text) => text.replaceAll("~1", "/").replaceAll("~0", "~"), escaped = (name) => name.replaceAll("~", "~0").replaceAll("/", "~1");
+/* The place in a list of an element with this id; else a number is a place, as the service reads it. */
+const placeOf = (list, key) => { const found = list.findIndex((one) => one?.id === key); return found >= 0 ? found : Number(key); };
+/* The request with changes made to it: in a list, a part of a pointer is the id of an element, a number, or * for all. */
 export const applied = (request, changes) => {
   const made = structuredClone(request);
   const spots = (holder, [first, ...others]) => {
-    const keys = !Array.isArray(holder) ? [first] : first === "*" ? [...holder.keys()] : [holder.findIndex((one, index) => one?.id === first || String(index) === first)];
+    const keys = !Array.isArray(holder) ? [first] : first === "*" ? [...holder.keys()] : [placeOf(holder, first)];
     return others.length ? keys.flatMap((key) => { holder[key] ??= {}; return spots(holder[key], others); }) : keys.map((key) => [holder, key]);
   };
   for (const { pointer, op = "replace", value } of changes) {
@@ -19,13 +21,6 @@ export const applied = (request, changes) => {
     }
   }
   return made;
-};
-
-/* Something that is lost, as changes: a place is forbidden, a link goes, a pool is out of service. */
-export const lossOf = ({ cluster }, name) => {
-  const pool = cluster.pools.find((one) => one.id === name), at = name.replaceAll("~", "~0").replaceAll("/", "~1");
-  if (pool) return [{ pointer: "/cluster/pools/" + at + "/num_unhealthy_gpus", value: pool.num_hosts * pool.gpus_per_host - pool.num_reserved_gpus }];
-  return [cluster.links.some((one) => one.id === name) ? { pointer: "/cluster/links/" + at, op: "remove" } : { pointer: "/constraints/forbidden_places", op: "add", value: name }];
 };
 
 const TIMES = [1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 0.8, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
@@ -49,12 +44,12 @@ const SLIDERS = [
 /* The same as changes of the request. */
 export const settingsOf = (request, name, { by_s: by, times: factor }) => {
   const { links, pools } = request.cluster;
-  if (name === "latency") return links.map((one) => ({ pointer: "/cluster/links/" + one.id.replaceAll("~", "~0").replaceAll("/", "~1") + "/latency_s", value: delayOf(request.cluster)(one) + by }));
-  if (name === "bandwidth") return links.flatMap((one, index) => ["capacity_bytes_per_s", "reverse_capacity_bytes_per_s"].filter((field) => typeof one[field] === "number").map((field) => ({ pointer: "/cluster/links/" + index + "/" + field, op: "multiply", value: factor })));
+  if (name === "latency") return links.map((one) => ({ pointer: "/cluster/links/" + escaped(one.id) + "/latency_s", value: delayOf(request.cluster)(one) + by }));
+  if (name === "bandwidth") return links.flatMap((one) => ["capacity_bytes_per_s", "reverse_capacity_bytes_per_s"].filter((field) => typeof one[field] === "number").map((field) => ({ pointer: "/cluster/links/" + escaped(one.id) + "/" + field, op: "multiply", value: factor })));
   if (name === "memory") return [{ pointer: "/cluster/pools/*/gpu/memory_bytes", op: "multiply", value: factor }];
   const free = pools.reduce((sum, one) => sum + one.num_hosts * one.gpus_per_host - one.num_reserved_gpus - one.num_unhealthy_gpus, 0), most = Math.min(free, request.constraints.max_gpus ?? free);
   const limit = request.constraints.max_gpus || factor < 1 ? [{ pointer: "/constraints/max_gpus", value: Math.max(1, Math.round(most * factor)) }] : [];
-  return factor > 1 && most * factor > free ? [...limit, ...pools.map((one, index) => ({ pointer: "/cluster/pools/" + index + "/num_hosts", value: Math.ceil(one.num_hosts * factor) })), ...pools.map((one, index) => [one, index]).filter(([one]) => one.host_names.length).map(([, index]) => ({ pointer: "/cluster/pools/" + index + "/host_names", value: [] }))] : limit;
+  return factor > 1 && most * factor > free ? [...limit, ...pools.map((one) => ({ pointer: "/cluster/pools/" + escaped(one.id) + "/num_hosts", value: Math.ceil(one.num_hosts * factor) })), ...pools.filter((one) => one.host_names.length).map((one) => ({ pointer: "/cluster/pools/" + escaped(one.id) + "/host_names", value: [] }))] : limit;
 };
 
 export const sliders = (plan, request, changed) => {

@@ -26,15 +26,15 @@ export const leastPart = (answer, { planIt }) => [table("The least of each", [["
 
 const way = (one, chosen) => [chosen ? make("strong", {}, "recommended") : "", datum(one.num_moved, count(one.num_moved) + " of " + count(one.num_groups)), datum(one.least_moved, count(one.least_moved)), datum(one.iteration_s, seconds(one.iteration_s)), datum(one.lower_bound_s, seconds(one.lower_bound_s)),
   datum(one.state_bytes, bytes(one.state_bytes)), datum(one.checkpoint_bytes, bytes(one.checkpoint_bytes)), datum(one.transfer_s, seconds(one.transfer_s)), behind(one.plan)];
-export const waysPart = (answer, { lossOf, planIt }) => [make("p", {}, count(answer.num_groups_lost) + " of " + count(answer.num_groups_before) + " stage groups stood on what is gone."),
+export const waysPart = (answer, { planIt }) => [make("p", {}, count(answer.num_groups_lost) + " of " + count(answer.num_groups_before) + " stage groups stood on what is gone."),
   pareto("Iteration time against stage groups that move", answer.points.map((one) => ({ x: one.num_moved, y: one.iteration_s, bound: one.lower_bound_s, name: "moves" })), { showX: count, showY: seconds, along: "stage groups that move", up: "iteration time" }),
   table("Ways on", [[""], ["stage groups that move", true], ["none moves fewer than", true], ["iteration", true], ["no plan that moves so few is below", true], ["state to fetch", true], ["of it from a checkpoint", true], ["longest fetch", true], ["plan behind it"]], answer.points.map((one, index) => way(one, index === answer.chosen))),
-  answer.lost.length ? make("p", { className: "actions" }, make("button", { type: "button", onclick: () => planIt(answer.lost.flatMap(lossOf), "without " + answer.lost.join(", ")) }, "Plan without " + answer.lost.join(", "))) : null].filter(Boolean);
+  answer.lost_changes?.length ? make("p", { className: "actions" }, make("button", { type: "button", onclick: () => planIt(answer.lost_changes, "without " + answer.lost.join(", ")) }, "Plan without " + answer.lost.join(", "))) : null].filter(Boolean);
 
-export const lossesPart = (answer, { lossOf, planIt }) => [table("If it were lost", [["what"], ["outcome"], ["before", true], ["then", true], ["stage groups that move", true], ["state to fetch", true], ["longest fetch", true], ["plan behind it"], [""]], answer.losses.map(({ kind, name, answer: then }) => {
+export const lossesPart = (answer, { planIt }) => [table("If it were lost", [["what"], ["outcome"], ["before", true], ["then", true], ["stage groups that move", true], ["state to fetch", true], ["longest fetch", true], ["plan behind it"], [""]], answer.losses.map(({ kind, name, answer: then }) => {
   const one = then && then.chosen !== null ? then.points[then.chosen] : null;
   return [kind + " " + name, then ? badge(then.outcome === "planned" ? "there is a way on" : then.outcome.replace("_", " "), then.outcome === "planned" ? "succeeded" : then.outcome) : badge("not tried", "queued"), datum(answer.before_s, seconds(answer.before_s)), datum(one?.iteration_s, seconds(one?.iteration_s)),
-    datum(one?.num_moved, one ? count(one.num_moved) + " of " + count(one.num_groups) : ""), datum(one?.state_bytes, bytes(one?.state_bytes)), datum(one?.transfer_s, seconds(one?.transfer_s)), one ? behind(one.plan) : "–", planButton(lossOf(name), "without " + name, planIt)];
+    datum(one?.num_moved, one ? count(one.num_moved) + " of " + count(one.num_groups) : ""), datum(one?.state_bytes, bytes(one?.state_bytes)), datum(one?.transfer_s, seconds(one?.transfer_s)), one ? behind(one.plan) : "–", planButton(then?.lost_changes, "without " + name, planIt)];
 }))];
 
 /* One plan in every world, beside what each world alone would allow and what the plan of the request comes to there. */

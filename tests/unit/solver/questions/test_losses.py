@@ -14,7 +14,7 @@ from models.what_now import WhatIfLost, WhatNow
 from solver.network.topology import build_topology
 from solver.planner import plan
 from solver.questions.ask import ask
-from solver.questions.losses import changes_of
+from solver.questions.losses import KIND_OF, changes_of
 from solver.questions.missing_links import are_missing
 from solver.questions.searches import changed
 from solver.questions.what_now import what_is_gone
@@ -146,11 +146,14 @@ def test_every_loss_is_prepared_for_also_where_a_pool_has_the_name_of_its_buildi
     question = {"request": document, "options": {"time_limit_s": 6.0}}
     answer = ask(WhatIfLost.model_validate(question), clock=work_clock())
     assert answer.ask == "what_if_lost"
+    request = PlanRequest.model_validate(document)
+    for one in answer.losses:
+        assert one.answer is not None
+        assert one.answer.lost_changes == changes_of(request, [one.name], KIND_OF[one.kind])
     found = {(one.kind, one.name): one.answer for one in answer.losses}
     assert {("building", "b0"), ("pool", "b0"), ("building", "b1"), ("pool", "b1")} <= found.keys()
-    assert all(one is not None for one in found.values())
     with pytest.raises(InvalidRequest, match="a place and a pool"):
-        changes_of(PlanRequest.model_validate(document), ["b0"])
+        changes_of(request, ["b0"])
 
 
 def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
@@ -161,4 +164,5 @@ def test_a_pool_that_changes_made_larger_is_lost_whole() -> None:
     answer = ask(WhatNow.model_validate(question | {"options": {"time_limit_s": 3.0}}), clock=work_clock())
     assert answer.ask == "what_now"
     assert answer.points
+    assert [one.value for one in answer.lost_changes] == [4 * 8]
     assert all(lost not in route.pools for point in answer.points for route in point.plan.routes)
