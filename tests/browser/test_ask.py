@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from models.questions import Change
+from models.questions import Change, Variant
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
 from tests.browser.desk_service import enter, grave, secret_of, serving, submitted, watched
@@ -145,6 +145,32 @@ def test_changes_of_the_page_are_those_of_the_service(answering: str, browser: B
         script = "(given) => import('/static/desk/changes.js').then((one) => one.applied(...given))"
         found = page.evaluate(script, [request, changes])
     assert found == json.loads(json.dumps(made))
+
+
+@pytest.mark.parametrize("latency_s", [1e-3, None])
+def test_sliders_of_many_links_are_a_question_that_the_service_takes(
+    answering: str, browser: Browser, latency_s: float | None
+) -> None:
+    body = PlanRequest.model_validate(good_request()).model_dump(mode="json")
+    one = {**body["cluster"]["links"][0], "reverse_capacity_bytes_per_s": None, "distance_km": 10.0}
+    last = {"reverse_capacity_bytes_per_s": 5e9, "latency_s": latency_s}
+    num_links = 60 if latency_s is None else 150
+    body["cluster"]["links"] = [
+        {**one, "id": f"l/{number}", "latency_s": 1e-3} | (last if number == 0 else {}) for number in range(num_links)
+    ]
+    request = PlanRequest.model_validate(body)
+    script = """([request, name, by]) => import('/static/desk/changes.js').then((one) =>
+        one.settingsOf(request, name, by))"""
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/accuracy")
+        later, narrower = (page.evaluate(script, [request.model_dump(mode="json"), name, by])
+                           for name, by in (("latency", {"by_s": 0.002}), ("bandwidth", {"times": 0.5})))  # fmt: skip
+    variant = Variant.model_validate({"name": "both", "changes": [*later, *narrower]})
+    made = PlanRequest.model_validate(changed_document(request, variant.changes)).cluster.links
+    derived_s = [0.003 if number or latency_s else 10.0 * 4.9e-6 + 0.002 for number in range(num_links)]
+    assert [link.latency_s for link in made] == pytest.approx(derived_s)
+    assert [link.capacity_bytes_per_s for link in made] == [one["capacity_bytes_per_s"] / 2] * num_links
+    assert [link.reverse_capacity_bytes_per_s for link in made] == [2.5e9] + [None] * (num_links - 1)
 
 
 def _witness() -> dict[str, Any]:

@@ -41,11 +41,16 @@ const SLIDERS = [
   ["memory", "Memory of every GPU", TIMES.slice(4, 12), 3, () => true, (value, { cluster }) => ({ times: value, words: new Set(cluster.pools.map((one) => one.gpu.memory_bytes)).size === 1 ? written("bytes", Number((cluster.pools[0].gpu.memory_bytes * value).toPrecision(3))) + " of memory" : "memory " + times(value) })],
   ["gpus", "GPUs", GPUS, 4, () => true, (value, request, plan) => ({ times: value, words: count(Math.round(plan.metrics.num_gpus * value)) + " GPUs" })],
 ];
+/* One change of a number that every link has, else one for each that has it: a question takes a hundred. */
+const ofLinks = (links, field, change) => {
+  const those = links.filter((one) => typeof one[field] === "number");
+  return (those.length && those.length === links.length ? ["*"] : those.map((one) => escaped(one.id))).map((at) => ({ pointer: "/cluster/links/" + at + "/" + field, ...change }));
+};
 /* The same as changes of the request. */
 export const settingsOf = (request, name, { by_s: by, times: factor }) => {
   const { links, pools } = request.cluster;
-  if (name === "latency") return links.map((one) => ({ pointer: "/cluster/links/" + escaped(one.id) + "/latency_s", value: delayOf(request.cluster)(one) + by }));
-  if (name === "bandwidth") return links.flatMap((one) => ["capacity_bytes_per_s", "reverse_capacity_bytes_per_s"].filter((field) => typeof one[field] === "number").map((field) => ({ pointer: "/cluster/links/" + escaped(one.id) + "/" + field, op: "multiply", value: factor })));
+  if (name === "latency") return links.every((one) => typeof one.latency_s === "number") ? ofLinks(links, "latency_s", { op: "increase", value: by }) : links.map((one) => ({ pointer: "/cluster/links/" + escaped(one.id) + "/latency_s", value: delayOf(request.cluster)(one) + by }));
+  if (name === "bandwidth") return ["capacity_bytes_per_s", "reverse_capacity_bytes_per_s"].flatMap((field) => ofLinks(links, field, { op: "multiply", value: factor }));
   if (name === "memory") return [{ pointer: "/cluster/pools/*/gpu/memory_bytes", op: "multiply", value: factor }];
   const free = pools.reduce((sum, one) => sum + one.num_hosts * one.gpus_per_host - one.num_reserved_gpus - one.num_unhealthy_gpus, 0), most = Math.min(free, request.constraints.max_gpus ?? free);
   const limit = request.constraints.max_gpus || factor < 1 ? [{ pointer: "/constraints/max_gpus", value: Math.max(1, Math.round(most * factor)) }] : [];
