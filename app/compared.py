@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.wire import Answer, MoveFigures
+from app.wire import Answer
 from models.base import Seconds
 from models.figures import MemoryUse, TimeBreakdown
 from models.plan import Configuration, Crossing, Metrics, Proof, Route
@@ -66,6 +66,62 @@ class PlanSummary(Answer):
     stack_profile: str = Field(description="Software-stack profile of the cost model.", examples=["megatron-2024"])
 
 
+class MoveItem(Answer):
+    """Stage groups of one pipeline rank that leave one place or pool for another."""
+
+    pipeline_rank: int = Field(description="The pipeline rank, of the new plan.", examples=[3])
+    from_place: str = Field(description="Where they were.", examples=["west-1"])
+    from_pool: str = Field(description="The pool there.", examples=["west-h100"])
+    to_place: str = Field(description="Where they are to be.", examples=["east-1"])
+    to_pool: str = Field(description="The pool there.", examples=["east-h100"])
+    num_stage_groups: int = Field(description="How many of them.", examples=[8])
+
+
+class MoveFigures(Answer):
+    """Stage groups that have to fetch layers, which none in their place and pool held under the plan before.
+
+    A group holds its layers chunk by chunk, split over tensor, context and expert ranks. Parts of sharded state that
+    groups which stay pass on to each other, as where replicas are more or fewer, are not counted.
+    """
+
+    num_stage_groups: int = Field(
+        description="Stage groups (replicas times pipeline ranks) of the new plan.", examples=[64]
+    )
+    num_moved: int = Field(
+        description="Those in whose place and pool no group held the same layers, split the same way, before.",
+        examples=[16],
+    )
+    num_with_other_layers: int = Field(
+        description="Those of num_moved whose layers no group held before, in any place: other layers per stage, "
+        "chunks per rank, or another split.",
+        examples=[0],
+    )
+    comparable: bool = Field(
+        description="False: no stage group holds the layers of one before, so every one is another.", examples=[True]
+    )
+    moves: list[MoveItem] = Field(
+        description="From where to where, of groups whose layers were held before; empty when not comparable.",
+        examples=[
+            [
+                {
+                    "pipeline_rank": 3,
+                    "from_place": "west-1",
+                    "from_pool": "west-h100",
+                    "to_place": "east-1",
+                    "to_pool": "east-h100",
+                    "num_stage_groups": 16,
+                }
+            ]
+        ],
+    )
+
+
+class MoveReport(MoveFigures):
+    """What moves between a plan and the plan it was replanned from."""
+
+    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
+
+
 class PlanComparison(Answer):
     """Two plans side by side."""
 
@@ -76,7 +132,7 @@ class PlanComparison(Answer):
     bytes_of_link: dict[str, Beside] = Field(description="Bytes per iteration by link and cause, both directions.")
     configuration: dict[str, Differing] = Field(description="Choices that differ.")
     request: dict[str, Differing] = Field(description="What was asked differently, by JSON Pointer; at most 500.")
-    moves: MoveFigures = Field(description="What changes place from a to b.")
+    moves: MoveFigures = Field(description="What moves from a to b.")
     best_plans_s: Between = Field(
         description="What the fastest plan of b's request takes more than that of a's, in seconds, whatever a longer "
         "search of either finds: from bound of b less time of a to time of b less bound of a. Where a request "

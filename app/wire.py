@@ -243,38 +243,6 @@ class IssueType(Answer):
     meaning: str = Field(description="What it means.", examples=["The number lies outside the allowed range."])
 
 
-class MoveItem(Answer):
-    """Stage groups of one pipeline rank that leave one place for another."""
-
-    pipeline_rank: int = Field(description="The pipeline rank.", examples=[3])
-    from_place: str = Field(description="Where they were.", examples=["west-1"])
-    to_place: str = Field(description="Where they are to be.", examples=["east-1"])
-    num_stage_groups: int = Field(description="How many of them.", examples=[8])
-
-
-class MoveFigures(Answer):
-    """What changes place between two plans."""
-
-    num_stage_groups: int = Field(
-        description="Stage groups (replicas times pipeline ranks) of the new plan.", examples=[64]
-    )
-    num_moved: int = Field(description="Those that were not in that place before.", examples=[16])
-    comparable: bool = Field(
-        description="False: tensor, context or pipeline degrees differ, so every stage group is another one.",
-        examples=[True],
-    )
-    moves: list[MoveItem] = Field(
-        description="From where to where; empty when not comparable.",
-        examples=[[{"pipeline_rank": 3, "from_place": "west-1", "to_place": "east-1", "num_stage_groups": 16}]],
-    )
-
-
-class MoveReport(MoveFigures):
-    """What changes place between a plan and the plan it was replanned from."""
-
-    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
-
-
 class Calibration(Answer):
     """A fitted profile and how well it does."""
 

@@ -20,7 +20,7 @@ from app.api.plans import PlanId, answer_of, found, queues_a_plan
 from app.api.problems import documented, existing, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
-from app.compared import PlanComparison, PlanSummary
+from app.compared import MoveReport, PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
 from app.faults import Fault, Refused, refused, retold
 from app.jobs.access import Caller
@@ -30,7 +30,7 @@ from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
-from app.wire import Answer, MoveReport, QuestionStatus
+from app.wire import Answer, QuestionStatus
 from models.base import Fraction, Frozen
 from models.plan import Plan
 from models.request import PlanRequest
@@ -90,9 +90,9 @@ async def replan(
 
 @router.get("/{plan_id}/moves", name="read_plan_moves", response_model=MoveReport,
             responses=documented(400, 404, 409, 503), summary="Read what moved against the parent",
-            response_description="How many stage groups change place, from where to where.")  # fmt: skip
+            response_description="How many stage groups move, from where to where.")  # fmt: skip
 def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
-    """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
+    """The least number of stage groups that move between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)
     if row.parent_id is None:
         raise _no_parent(f"plan {plan_id} was not made from another plan")

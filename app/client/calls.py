@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
+from app.compared import MoveReport
 from app.wire import (
     Calibration,
     Evaluation,
-    MoveReport,
     PlanEnvelope,
     PlanPage,
     PlanStatus,
@@ -133,7 +133,7 @@ def resume(
 
 
 def moves(plan_id: str) -> Call[MoveReport]:
-    """What changes place between a replanned plan and the plan before."""
+    """What moves between a replanned plan and the plan before."""
     return Call("GET", _of(plan_id, "/moves"), _reading(MoveReport))
 
 

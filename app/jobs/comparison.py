@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from statistics import NormalDist
 from typing import Any
 
-from app.wire import MoveFigures, MoveItem
+from app.compared import MoveFigures, MoveItem
 from app.words import TIME_PARTS
 from models.plan import Plan
 from models.pointers import escaped
@@ -167,35 +167,58 @@ def _choices(plan: Plan) -> dict[str, Any]:
 
 
 def moves_between(before: Plan, after: Plan) -> MoveFigures:
-    """The least number of stage groups that must change place, replicas being interchangeable.
+    """The least number of stage groups that fetch layers they did not hold, replicas being interchangeable.
 
-    Two plans with other pipeline or tensor degrees have other stage groups: then everything moves.
+    A group stays where one of the plan before, in the same place and pool, holds the same layers, split the same way.
     """
-    old, new = before.configuration.degrees, after.configuration.degrees
-    num_groups = new.pp * new.dp
-    if (old.tp, old.cp, old.pp) != (new.tp, new.cp, new.pp):
-        return MoveFigures(num_stage_groups=num_groups, num_moved=num_groups, comparable=False, moves=[])
+    from solver.questions.standing import rank_keys  # imports numpy, which takes a while
+
+    old, new = rank_keys(before.configuration), rank_keys(after.configuration)
+    held_by = {key: rank for rank, key in enumerate(old)}
     moves: list[MoveItem] = []
-    for rank in range(new.pp):
-        moves += _moves_of_rank(rank, _places(before, rank), _places(after, rank))
-    kept = sum((_places(before, rank) & _places(after, rank)).total() for rank in range(new.pp))
-    return MoveFigures(num_stage_groups=num_groups, num_moved=num_groups - kept, comparable=True, moves=moves)
+    num_kept = num_other = 0
+    for rank, key in enumerate(new):
+        here = _homes(after, rank)
+        if key not in held_by:
+            num_other += here.total()
+            continue
+        there = _homes(before, held_by[key])
+        num_kept += (there & here).total()
+        moves += _moves_of_rank(rank, there, here)
+    num_groups = after.configuration.degrees.pp * after.configuration.degrees.dp
+    return MoveFigures(
+        num_stage_groups=num_groups,
+        num_moved=num_groups - num_kept,
+        num_with_other_layers=num_other,
+        comparable=num_other < num_groups,
+        moves=moves,
+    )
 
 
-def _places(plan: Plan, rank: int) -> Counter[str]:
-    counts: Counter[str] = Counter()
+def _homes(plan: Plan, rank: int) -> Counter[tuple[str, str]]:
+    """Stage groups of a rank by place and pool."""
+    counts: Counter[tuple[str, str]] = Counter()
     for route in plan.placement.routes:
-        counts[route.places[rank]] += route.num_replicas
+        counts[route.places[rank], route.pools[rank]] += route.num_replicas
     return counts
 
 
-def _moves_of_rank(rank: int, before: Counter[str], after: Counter[str]) -> list[MoveItem]:
+def _moves_of_rank(rank: int, before: Counter[tuple[str, str]], after: Counter[tuple[str, str]]) -> list[MoveItem]:
     leaving, arriving = sorted((before - after).items()), sorted((after - before).items())
     moves: list[MoveItem] = []
     while leaving and arriving:
         (source, num_out), (target, num_in) = leaving[0], arriving[0]
         number = min(num_out, num_in)
-        moves.append(MoveItem(pipeline_rank=rank, from_place=source, to_place=target, num_stage_groups=number))
+        moves.append(
+            MoveItem(
+                pipeline_rank=rank,
+                from_place=source[0],
+                from_pool=source[1],
+                to_place=target[0],
+                to_pool=target[1],
+                num_stage_groups=number,
+            )
+        )
         leaving = leaving[1:] if number == num_out else [(source, num_out - number), *leaving[1:]]
         arriving = arriving[1:] if number == num_in else [(target, num_in - number), *arriving[1:]]
     return moves

@@ -33,11 +33,14 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
 def _moves(console: Console, moves: Mapping[str, Any]) -> None:
     number, moved = moves["num_stage_groups"], moves["num_moved"]
     if not moves["comparable"]:
-        console.print(f"Other tensor, context or pipeline degrees: all {number:,} stage groups are other ones.")
+        console.print(f"No stage group of B holds the layers of one of A: all {number:,} are other ones.")
         return
-    console.print(f"{moved:,} of {number:,} stage groups change place.")
+    console.print(f"{moved:,} of {number:,} stage groups move.")
+    if others := moves["num_with_other_layers"]:
+        console.print(f"  {others:,} of them hold layers, or a split of them, that no group of A holds")
     for one in moves["moves"][:12]:
-        where = f"{escape(one['from_place'])} -> {escape(one['to_place'])}"
+        ends = "place" if one["from_place"] != one["to_place"] else "pool"
+        where = f"{escape(one[f'from_{ends}'])} -> {escape(one[f'to_{ends}'])}"
         console.print(f"  pipeline rank {one['pipeline_rank']}: {one['num_stage_groups']:,} from {where}")
     if len(moves["moves"]) > 12:
         console.print(f"  and {len(moves['moves']) - 12} more rows; --json has them all")

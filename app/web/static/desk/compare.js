@@ -44,11 +44,13 @@ const differing = (caption, found, part) => {
   return rows.length ? table(caption, [["what"], ...[{}, ...found].map((_, index) => [markOf(index)])], rows.map(({ key, values }) => [key, ...values.map((one) => brief(key, one))]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
 };
 const moved = ({ moves }, mark) => {
-  if (!moves.comparable) return make("p", {}, "A and " + mark + " have other tensor, context or pipeline degrees: all " + count(moves.num_stage_groups) + " stage groups are other ones.");
-  const words = make("p", {}, count(moves.num_moved) + " of " + count(moves.num_stage_groups) + " stage groups change place from A to " + mark + ".");
+  if (!moves.comparable) return make("p", {}, "No stage group of " + mark + " holds the layers of one of A: all " + count(moves.num_stage_groups) + " are other ones.");
+  const others = moves.num_with_other_layers ? " " + count(moves.num_with_other_layers) + " of them hold layers, or a split of them, that no group of A holds." : "";
+  const words = make("p", {}, count(moves.num_moved) + " of " + count(moves.num_stage_groups) + " stage groups move from A to " + mark + "." + others);
   if (!moves.moves.length) return words;
+  const home = (one, end) => one[end + "_place"] + (one.from_place === one.to_place ? ", " + one[end + "_pool"] : "");
   return make("div", {}, words, table("Moves from A to " + mark, [["pipeline rank", true], ["from"], ["to"], ["stage groups", true]],
-    moves.moves.slice(0, 200).map((one) => [count(one.pipeline_rank), one.from_place, one.to_place, datum(one.num_stage_groups, count(one.num_stage_groups))])));
+    moves.moves.slice(0, 200).map((one) => [count(one.pipeline_rank), home(one, "from"), home(one, "to"), datum(one.num_stage_groups, count(one.num_stage_groups))])));
 };
 
 const bar = (name, { p10, p50, p90 }) => ({ name, least: p10, most: p90, dot: p50, kind: "undecided" });

@@ -102,12 +102,13 @@ def test_two_plans_are_laid_side_by_side(plans: tuple[str, str], capsys: pytest.
     assert found["time"]["compute_s"]["change"] == 0.5
     assert found["configuration"] == {}
     assert found["moves"]["moves"] == [
-        {"pipeline_rank": 1, "from_place": "west", "to_place": "east", "num_stage_groups": 1}
+        {"pipeline_rank": 1, "from_place": "west", "from_pool": "=p2", "to_place": "east", "to_pool": "=p2"}
+        | {"num_stage_groups": 1}
     ]
     assert run(None, "compare", *plans) == 0
     shown = capsys.readouterr().out
     assert "+50.0 %" in shown
-    assert "1 of 2 stage groups change place" in shown
+    assert "1 of 2 stage groups move" in shown
 
 
 @pytest.mark.parametrize(("case", "code"), [(fake_solver.FINDS, 0), (fake_solver.INFEASIBLE, 3)])
