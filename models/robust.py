@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, Seconds, SignedSeconds, TotalSeconds, check_unique
+from models.base import Count, Frozen, Name, Seconds, SignedSeconds, TotalSeconds
 from models.outcome import Reason
 from models.question_parts import Change, Pointer, QuestionBase, Status, Witness
 
@@ -27,7 +27,9 @@ class SlowPool(Frozen):
 class Scenario(Frozen):
     """A world that may turn out to be the real one."""
 
-    name: Name = Field(description="What it is called; unique.", examples=["evening"])
+    name: Name = Field(
+        description="What it is called; unique among worlds, of which one is 'as requested'.", examples=["evening"]
+    )
     changes: Annotated[tuple[Change, ...], Field(max_length=100)] = Field(
         (),
         description="What differs from the request.",
@@ -75,9 +77,7 @@ class Robust(QuestionBase):
     def _several_worlds(self) -> Self:
         if not self.scenarios and not self.ranges:
             raise ValueError("there is one world only: give scenarios or ranges")
-        names = sorted(one.name for one in self.scenarios)
-        check_unique(names, "two scenarios are called {!r}: give each a name of its own")
-        if len(names) + 2 ** len(self.ranges) * bool(self.ranges) > MAX_SCENARIOS:
+        if len(self.scenarios) + 2 ** len(self.ranges) * bool(self.ranges) > MAX_SCENARIOS:
             raise ValueError(f"more than {MAX_SCENARIOS} worlds: give fewer scenarios or ranges")
         return self
 

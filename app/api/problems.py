@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from starlette.exceptions import HTTPException
 from app.csv_text import rows_of
 from app.faults import MAX_FAULTS, Fault, Refused, from_errors, from_planner_error, refused
 from app.jobs.access import Busy
+from app.settings import Settings
 from app.storage.outages import UNKNOWN, is_outage, outage_of
 from app.wire import IssueType
 from models.errors import PlannerError
@@ -119,7 +121,7 @@ def problem_body(path: str, items: Sequence[Mapping[str, str | float]]) -> dict[
 def install(app: FastAPI) -> None:
     """Let every error of the application leave as a problem document."""
     handlers: dict[Any, Any] = {
-        Refused: lambda request, error: problem(request.url.path, error.faults),
+        Refused: _refused,
         Busy: _busy,
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
         RequestValidationError: _invalid,
@@ -138,6 +140,21 @@ def _as_async(handler: Any) -> Any:
         return response
 
     return handle
+
+
+def _refused(request: Request, error: Refused) -> JSONResponse:
+    return problem(request.url.path, [_of_this_service(request, fault) for fault in error.faults])
+
+
+def _of_this_service(request: Request, fault: Fault) -> Fault:
+    """A time limit above that of any document, told with the lower one of the service, which would be refused next."""
+    if fault.code != "out-of-range" or not fault.pointer.endswith("/time_limit_s") or "at most" not in fault.allowed:
+        return fault
+    settings: Settings = request.app.state.service.settings
+    is_schedule = request.url.path.endswith("/schedules")
+    limit_s = settings.max_schedule_time_limit_s if is_schedule else settings.max_time_limit_s
+    what = f"{fault.what}; the limit of this service is {limit_s:,.10g} s"
+    return replace(fault, what=what, allowed=f"at most {limit_s:g} s", remedy="Lower the value.")
 
 
 def _busy(request: Request, error: Busy) -> JSONResponse:

@@ -28,6 +28,7 @@ class World:
 
 def worlds_of(question: Robust, base: PlanRequest) -> tuple[World, ...]:
     """The request as it is, whether it counts or not, then all others; weights add up to 1. Raises InvalidRequest."""
+    _check_names(question)
     named = [(AS_REQUESTED, 1.0 if question.with_request else 0.0, base)]
     for number, one in enumerate(question.scenarios):
         request = changed(base, one.changes, f"/scenarios/{number}/changes")
@@ -36,6 +37,21 @@ def worlds_of(question: Robust, base: PlanRequest) -> tuple[World, ...]:
     named += [(name, 1.0, changed(base, changes, "/ranges")) for name, changes in corners(question)]
     total = sum(weight for _, weight, _ in named)
     return tuple(World(name, weight / total, request) for name, weight, request in named)
+
+
+def _check_names(question: Robust) -> None:
+    """Refuse a world that is called as another: an answer tells its figures apart by name."""
+    taken = {AS_REQUESTED: "the request as it is"}
+    stated = [(f"/scenarios/{number}/name", one.name) for number, one in enumerate(question.scenarios)]
+    for where, name in [*stated, *(("/ranges", name) for name, _ in corners(question))]:
+        if name in taken:
+            raise InvalidRequest(
+                f"{name!r} is the name of {taken[name]}, too",
+                pointer=where,
+                remedy="give each scenario and range a name of its own, and ranges short ones: corners take up to 200 "
+                f"characters of them; {AS_REQUESTED!r} is taken",
+            )
+        taken[name] = "a corner of the ranges" if where == "/ranges" else "another scenario"
 
 
 def corners(question: Robust) -> Iterator[tuple[str, tuple[Change, ...]]]:

@@ -221,6 +221,17 @@ def test_limits_of_the_service_name_the_limit_and_the_value(
     assert "the limit of this service is" in error["what"]
 
 
+@pytest.mark.parametrize(("path", "limit"), [("/v1/plans", "3600"), ("/v1/schedules", "60")])
+def test_a_time_limit_that_no_document_may_have_names_that_of_the_service(
+    client: TestClient, path: str, limit: str
+) -> None:
+    body = request_for(0, 1e5) if path.endswith("plans") else {"options": {"time_limit_s": 1e5}}
+    errors = assert_is_problem(client.post(path, json=body))["errors"]
+    (error,) = (one for one in errors if one["pointer"] == "/options/time_limit_s")
+    assert error["allowed"] == f"at most {limit} s"
+    assert "100000" in error["what"]
+
+
 def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
     assert client.get("/nowhere").json()["code"] == "not-found"
     answer = client.put("/v1/plans", json={})

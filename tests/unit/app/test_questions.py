@@ -232,7 +232,25 @@ def _robust(*ranges: dict[str, Any]) -> dict[str, Any]:
             "/ranges",
             "planes failed",
         ),
-        ({"options": {"time_limit_s": 1e5}}, "/options/time_limit_s", "86400"),
+        ({"options": {"time_limit_s": 1e5}}, "/options/time_limit_s", "the limit of this service is 3,600 s"),
+        (
+            {"ask": "robust", "scenarios": [{"name": "as requested", "changes": [{"pointer": MAX_GPUS, "value": 8}]}]},
+            "/scenarios/0/name",
+            "is the name of the request as it is",
+        ),
+        (
+            {"ask": "robust", "scenarios": [{"name": "one", "changes": [{"pointer": MAX_GPUS, "value": 8}]}] * 2},
+            "/scenarios/1/name",
+            "is the name of another scenario",
+        ),
+        (
+            {
+                **_robust(_range("gpus", MAX_GPUS, 8, 16)),
+                "scenarios": [{"name": "gpus 8", "changes": [{"pointer": MAX_GPUS, "value": 9}]}],
+            },
+            "/ranges",
+            "'gpus 8' is the name of another scenario",
+        ),
         ({"options": {"time_limit_s": 8e4}}, "/options/time_limit_s", "limit of this service"),
     ],
 )
