@@ -5,6 +5,7 @@ Memory needs the cost model and is explained by `explain/infeasible.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from models.outcome import Reason
@@ -38,12 +39,27 @@ def _gpus_exist(request: PlanRequest) -> Iterator[Reason]:
         return
     free = request.cluster.num_free_gpus
     where = "forbidden places hold them all" if free else "all are reserved or unhealthy"
+    others = _forbidden_with_gpus(request, "")
     yield Reason(
         code="too-few-gpus",
         pointer="/constraints/forbidden_places" if free else "/cluster/pools",
         detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
-        remedies=("forbid fewer places",) if free else ("free reserved or unhealthy GPUs", "add GPUs"),
+        remedies=(others,) if others else ("free reserved or unhealthy GPUs", "add GPUs"),
     )
+
+
+def _forbidden_with_gpus(request: PlanRequest, inside: str) -> str:
+    """Which places to allow again, as a remedy: those with free GPUs, inside a place if one is named; empty if none."""
+    around, forbidden = ancestors_of(request.cluster), request.constraints.forbidden_places
+    gpus = Counter[tuple[str, ...]]()
+    for pool in request.cluster.pools:
+        if not inside or inside in around[pool.place]:
+            gpus[tuple(place for place in forbidden if place in around[pool.place])] += pool.num_free_gpus
+    holding = [
+        f"{' and '.join(map(repr, places))} ({number:,} GPUs)" for places, number in gpus.items() if places and number
+    ]
+    more = f" or others ({len(holding) - MOST_LISTED} more)" if len(holding) > MOST_LISTED else ""
+    return f"leave {' or '.join(holding[:MOST_LISTED])}{more} out of constraints.forbidden_places" if holding else ""
 
 
 def _precision_exists(request: PlanRequest) -> Iterator[Reason]:
@@ -236,7 +252,7 @@ def _pins_hold(request: PlanRequest) -> Iterator[Reason]:
                 remedies=(
                     "pin fewer ranks or replicas",
                     "pin to a larger place",
-                    *(("forbid fewer places",) if request.constraints.forbidden_places else ()),
+                    *filter(None, [_forbidden_with_gpus(request, pin.place)]),
                 ),
             )
 

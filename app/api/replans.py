@@ -38,6 +38,7 @@ from models.request import PlanRequest
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 # Pointers into a request begin with these, those into what else a submission holds do not.
 PARTS = tuple(f"/{name}" for name in PlanRequest.model_fields)
+FORBIDDEN = "/constraints/forbidden_places"
 OtherId = Annotated[str, Query(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan to lay beside it.")]
 
 
@@ -171,9 +172,12 @@ def _in_body(body: Replan, fault: Fault) -> Fault:
     """A fault of the changed request, told of what the body changes."""
     if not fault.pointer.startswith(PARTS):
         return fault
-    if body.lost_places and fault.pointer.startswith("/constraints/forbidden_places"):
-        return replace(fault, pointer="/lost_places")
-    return told_of_patch(fault, body.patch, "/patch")
+    if not body.lost_places or (body.patch and not fault.pointer.startswith(FORBIDDEN)):
+        return told_of_patch(fault, body.patch, "/patch")
+    after = "" if fault.pointer.startswith(FORBIDDEN) else f"after the losses {fault.pointer} is refused: "
+    instead = "lost_places (of the patch's constraints.forbidden_places, if it was forbidden before)"
+    remedy = fault.remedy.replace("constraints.forbidden_places", instead)
+    return replace(fault, pointer="/lost_places", what=after + fault.what, remedy=remedy)
 
 
 def _plan_of(row: PlanRow) -> Plan:

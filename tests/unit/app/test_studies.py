@@ -13,7 +13,7 @@ from solver.questions.losses import changes_of
 from solver.questions.searches import changed
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
-from tests.unit.app.service_fixture import request_for, running, settings_for
+from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, settings_for
 
 SEEDS = {"/options/seed": [fake_solver.FINDS, fake_solver.INFEASIBLE]}
 
@@ -187,6 +187,28 @@ class TestReplan:
         parent = client.post("/v1/plans", json=request_for(fake_solver.FINDS)).headers["location"]
         answer = client.post(parent + ":replan", json=body)
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_a_replan_that_loses_too_much_says_what_to_keep(tmp_path: Path) -> None:
+    solvers = FAKE_SOLVERS.model_copy(update={"lint": "solver.lint:lint"})
+    with running(settings_for(tmp_path, solvers=solvers, run_worker=False)) as client:
+        request = request_for(fake_solver.FINDS)
+        pins = [{"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": "east"}]
+        located = [client.post("/v1/plans", json=one).headers["location"] for one in (
+            request, {**request, "constraints": {**request.get("constraints", {}), "pins": pins}}
+        )]  # fmt: skip
+        (all_lost,) = client.post(located[0] + ":replan", json={"lost_places": ["east", "east-z1", "west"]}).json()[
+            "errors"
+        ]
+        (pin_lost,) = client.post(located[1] + ":replan", json={"lost_places": ["east"]}).json()["errors"]
+    assert all_lost["pointer"] == pin_lost["pointer"] == "/lost_places"
+    assert "no GPU is left" in all_lost["what"]
+    assert "after the losses /constraints/pins/0 is refused" in pin_lost["what"]
+    assert (
+        "leave 'east' and 'east-z1' (256 GPUs) or 'west' (256 GPUs) out of lost_places"
+        in (all_lost["remedy"])
+    )
+    assert "leave 'east' (256 GPUs) out of lost_places" in pin_lost["remedy"]
 
 
 def test_an_evaluation_is_timed_and_compared_with_ours(client: TestClient) -> None:
