@@ -20,7 +20,7 @@ from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.nearness import fits_as_near, ranks_by_type
 from solver.configurations.token_splits import token_splits
-from solver.cost.columns import DDP, FSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
+from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology
@@ -269,15 +269,15 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
 
-    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away; where hsdp
-    alone is allowed, as many as divide the replicas. fsdp of one replica without context parallelism shards nothing. A
-    framework shares experts inside a group.
+    Beside zero1 copies of hsdp may be as many as there are places, as those of zero1, so that a place more takes no
+    choice away; without it as many as divide the replicas: in groups of one replica nothing is gathered over replicas.
+    fsdp of one replica without context parallelism shards nothing. A framework shares experts inside a group.
     """
     names = request.constraints.allowed.sharding or USUAL_SHARDING
     replicas = np.unique(rows["dp"])
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
-    alone = tuple(names) == ("hsdp",)
-    if alone:
+    any_copies = "zero1" not in names
+    if any_copies:
         copies["hsdp"] = divisors_of(request.workload.global_batch_sequences)
     options = [
         (SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1]) if (replicas % k == 0).any()
@@ -286,7 +286,8 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
     keep = (dp % split == 0) & (shard_group >= 1)
-    keep &= ((split > 1) | (dp == 1)) if alone else ((split == 1) | (shard_group > 1))
+    keep &= (split == 1) | any_copies | (shard_group > 1)
+    keep &= (sharding != HSDP) | (split > 1) | ((dp == 1) & any_copies & ("fsdp" not in names))
     if request.constraints.framework is not None:
         keep &= (split == 1) | (shard_group * rows["cp"][:, None] % rows["ep"][:, None] == 0)
     trivial = (dp * rows["cp"][:, None] == 1) & (sharding == FSDP)

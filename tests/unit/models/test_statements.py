@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
 from models.statements import PROVEN, SPACE_LIMITS, bound_in_words, bounds_time
@@ -34,7 +35,11 @@ def test_the_space_leaves_out_what_the_proof_says_and_nothing_else_of_its_kind()
     columns = enumerate_space(job(hosts=hosts, batch=96, allowed={})).columns
     copies = columns.dp // columns.shard_group
     assert set(columns.sharding.tolist()) == {ZERO1, FSDP, HSDP}, "ddp"
-    assert set(copies.tolist()) == set(range(1, len(hosts) + 1)), "more copies than places"
+    assert set(copies.tolist()) == set(range(1, len(hosts) + 1)), "beside zero1 more copies than places"
+    whole = enumerate_space(job(hosts=hosts, batch=96, allowed={"sharding": ["fsdp", "hsdp"]})).columns
+    for dp in np.unique(whole.dp):
+        groups = set(whole.shard_group[whole.dp == dp].tolist())
+        assert groups == {group for group in range(1, dp + 1) if dp % group == 0}, "any number of copies"
     assert {RECOMPUTE_CODES[code] for code in columns.recompute.tolist()} == {"none", "full"}, "selective"
     unfused = job(hosts=hosts, allowed={}, workload={"flash_attention": False})
     assert {RECOMPUTE_CODES[code] for code in enumerate_space(unfused).columns.recompute.tolist()} == {*RECOMPUTE_CODES}
