@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, from_json
 
-from app.faults import Fault, Refused, escaped, from_validation, refuse_plan, refuse_request, refused
+from app.faults import Fault, Refused, escaped, from_validation, refuse_request, refused
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -321,15 +321,6 @@ def num_values(document: Any, most: int) -> int:
         number += 1
         pending.extend(islice(inside, most))
     return number
-
-
-def read_request(data: bytes) -> PlanRequest:
-    """A plan request from its JSON text."""
-    from models.request import PlanRequest
-
-    document = parse_json(data)
-    refuse_plan(document)
-    return read_model(PlanRequest, document)
 
 
 def read_plan(data: bytes) -> Plan:

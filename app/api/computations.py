@@ -17,11 +17,11 @@ from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXA
 from app.api.headers import Asking, Service
 from app.api.problems import documented
 from app.api.strict import StrictRoute
+from app.api.tags import PlanSubmission
 from app.documents import canonical, digest
 from app.storage.plans import PlanRow
 from app.wire import Evaluation, EvaluationRequest, Validation
 from models.outcome import RequestCheck
-from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
 
 router = APIRouter(prefix="/v1", tags=["direct"], route_class=StrictRoute)
@@ -32,14 +32,14 @@ JSON = "application/json"
 @router.post("/plans:validate", response_model=Validation, responses=ERRORS, summary="Check a request, without search",
              response_description="What arithmetic says of the request.")  # fmt: skip
 def validate_request(
-    request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
+    body: Annotated[PlanSubmission, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
 ) -> Validation:
     """Contradictions, capacity arithmetic and the linter: what refuses the request, what looks wrong, what follows.
 
     `reasons` are typed, with the numbers that clash. `diagnostics` has them again as errors, then warnings (suspicious
     units, idle pools, delays that no fibre has) and notes (sizes, defaults), each with its place in the request.
     """
-    checked = service.validate(service.with_profile(request, caller), caller)
+    checked = service.validate(service.with_profile(body.request, caller), caller)
     return Validation.of(RequestCheck.model_validate_json(checked))
 
 

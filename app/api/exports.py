@@ -13,7 +13,7 @@ from app.api.headers import Asking, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented
 from app.api.strict import StrictRoute
-from app.documents import read_plan, read_request
+from app.documents import read_plan
 from app.exporters.binding import bind
 from app.exporters.launch.bundle import bundle, zipped
 from app.exporters.launch.options import HostsField, Launch
@@ -86,7 +86,7 @@ def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, 
         raise refused("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
                       "plans whose outcome is planned", "Wait until the search has found a plan.",
                       where="path")  # fmt: skip
-    return read_plan(row.outcome), read_request(request)
+    return read_plan(row.outcome), PlanRequest.model_validate_json(request)
 
 
 def _file(plan_id: str, kind: ArtifactKind, plan: Plan, request: PlanRequest) -> Response:

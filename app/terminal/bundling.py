@@ -11,7 +11,7 @@ import typer
 
 from app.exporters.target import SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import hosts_text, keeper, read_document, read_source
+from app.terminal.inputs import hosts_text, keeper, read_document, read_request, read_source
 from app.terminal.options import Hosts, PlanSource, RequestFile, Service
 from app.terminal.outputs import write_folder
 from app.terminal.screen import Screen
@@ -82,7 +82,7 @@ def _files(plan_source: str, request: str | None, options: Launch, client: Clien
         from app.exporters.launch.bundle import unzipped
 
         return unzipped(kept_by.call(calls.bundle(plan_source, options.model_dump())))
-    from app.documents import read_plan, read_request
+    from app.documents import read_plan
     from app.exporters.launch.bundle import bundle as files_of
 
     asked = None if request is None else read_document(request, read_request, "request")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.faults import Refused, refused
-from app.terminal.inputs import hosts_text, keeper, read_document
+from app.terminal.inputs import hosts_text, keeper, read_document, read_request
 from app.terminal.options import Hosts, RequestFile, Service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen
@@ -89,7 +89,7 @@ def _renderer(
     plan_source: str, request: str | None, hosts: list[str] | None, client: Client | None
 ) -> tuple[Render, Notes]:
     """How a form is made of the plan, and what a person should know of it."""
-    from app.documents import read_plan, read_request
+    from app.documents import read_plan
     from app.exporters.binding import bind, spare_notes
     from app.exporters.hosts import check_job
     from app.exporters.registry import exporter_named

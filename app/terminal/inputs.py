@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.csv_text import rows_of
-from app.faults import Fault, Refused, refuse_request, refused, retold
+from app.faults import Fault, Refused, refuse_plan, refuse_request, refused, retold
 from app.terminal.screen import escape
 
 if TYPE_CHECKING:
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from app.client.blocking import Client
     from models.outcome import Outcome
     from models.plan import Plan
+    from models.request import PlanRequest
 
 MAX_BYTES = 256 * 1024 * 1024
 # What a service calls its plans: the pattern of `plan_id`.
 PLAN_ID = re.compile(r"[A-Za-z0-9_]{1,40}")
 
+TAGS = ("name", "labels", "webhook")  # fields of a submission to a service that are none of its request
 
 Read = TypeVar("Read")
 Wanted = Literal["file", "request", "plan"]
@@ -63,6 +65,33 @@ def read_document(source: str, reader: Callable[[bytes], Read], wanted: Wanted =
 
     with retold(named):
         return reader(data)
+
+
+def read_request(data: bytes) -> PlanRequest:
+    """A plan request from its JSON text, as a service takes it: a name and labels say nothing of the plan."""
+    from app.documents import parse_json, read_model
+    from models.request import PlanRequest
+
+    document = parse_json(data)
+    refuse_plan(document)
+    return read_model(PlanRequest, without_tags(document))
+
+
+def without_tags(document: Any) -> Any:
+    """A request without what only a service keeps beside it: name and labels, which are checked; a webhook is refused.
+
+    Whatever else it holds stays, and is refused by its reader.
+    """
+    if not isinstance(document, dict) or document.keys().isdisjoint(TAGS):
+        return document
+    from app.api.tags import Tagged  # imports the web framework
+    from app.documents import read_model
+
+    tags = read_model(Tagged, {name: document[name] for name in TAGS if name in document})
+    if tags.webhook is not None:
+        raise refused("invalid-request", "a webhook is told by a service, and none is asked", "/webhook", "null",
+                      "Leave it out, or plan on a service with --server URL.")  # fmt: skip
+    return {name: value for name, value in document.items() if name not in TAGS}
 
 
 def keeper(source: str, client: Client | None) -> Client | None:

@@ -9,7 +9,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import keeper, read_document, read_rows, read_source
+from app.terminal.inputs import keeper, read_document, read_request, read_rows, read_source
 from app.terminal.options import PlanSource, RequestFile, Service
 from app.terminal.outputs import write
 from app.terminal.screen import Screen, escape, table
@@ -67,7 +67,7 @@ def observe(
 
 def _planned(source: str, request: str | None, client: Client | None) -> tuple[Plan, PlanRequest | None]:
     """The plan, and its request where that is known: named, or kept by the service."""
-    from app.documents import read_plan, read_request
+    from app.documents import read_plan
 
     asked = None if request is None else read_document(request, read_request, "request")
     if (kept_by := keeper(source, client)) is None:

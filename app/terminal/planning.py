@@ -10,7 +10,7 @@ import typer
 
 from app.faults import refuse_plan, refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
-from app.terminal.inputs import read_document
+from app.terminal.inputs import read_document, without_tags
 from app.terminal.options import File, OutFile, SaveSearch, Service, Source, TimeLimit
 from app.terminal.outputs import prepare, write
 from app.terminal.screen import Screen
@@ -112,7 +112,7 @@ def _outcome(
         return plan_on(client, document, screen)
     from app.terminal.work import search
 
-    request = read_model(PlanRequest, document)
+    request = read_model(PlanRequest, without_tags(document))
     if save is None:
         return search(request, settings_of(context), screen.news)
     from app.terminal.saving import SearchFile
@@ -175,7 +175,7 @@ def check_request(context: typer.Context, request: Source, *, screen: Screen, se
         else:
             from app.terminal.work import answer_of
 
-            settings, asked = settings_of(context), canonical(read_model(PlanRequest, document))
+            settings, asked = settings_of(context), canonical(read_model(PlanRequest, without_tags(document)))
             text = answer_of("validate", settings.solvers.validate_request, (asked,), settings, screen.news)
             found = Validation.of(RequestCheck.model_validate_json(text))
     screen.show(found, lambda console: print_check(console, found))

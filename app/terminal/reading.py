@@ -9,7 +9,7 @@ import typer
 
 from app.faults import refused
 from app.terminal.exits import ExitCode
-from app.terminal.inputs import keeper, read_document, read_outcome
+from app.terminal.inputs import keeper, read_document, read_outcome, read_request
 from app.terminal.options import PlanSource, Service, Source
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
@@ -76,7 +76,7 @@ def verify(
 ) -> None:
     """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
     from app.client import calls
-    from app.documents import canonical, read_plan, read_request
+    from app.documents import canonical, read_plan
     from app.terminal.summary import print_verdict
     from models.verdict import Verdict
 

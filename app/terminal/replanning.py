@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.faults import refuse_plan, refused
+from app.faults import refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode, Failed
-from app.terminal.inputs import keeper, read_document, read_outcome
+from app.terminal.inputs import keeper, read_document, read_outcome, read_request
 from app.terminal.options import OutFile, PlanSource, RequestFile, Service
 from app.terminal.outputs import prepare as prepare_file
 from app.terminal.outputs import write
@@ -94,7 +94,6 @@ def _question(
 
 def _asked_about(plan_source: str, request: str | None, client: Client | None) -> dict[str, Any]:
     """The plan with its request, or its name on the service."""
-    from app.documents import parse_json
     from app.terminal.remote import plan_of
 
     if keeper(plan_source, client) is not None:
@@ -106,12 +105,9 @@ def _asked_about(plan_source: str, request: str | None, client: Client | None) -
     if request is None:
         raise refused("missing-field", "a plan document does not hold its request", where="--request",
                       remedy="Give it: --request REQUEST.json; or name a plan on a --server.")  # fmt: skip
-    plan, asked = (
-        plan_of(read_document(plan_source, read_outcome, "plan")),
-        read_document(request, parse_json, "request"),
-    )
-    refuse_plan(asked)
-    return {"request": asked, "plan": plan.model_dump(mode="json")}
+    plan = plan_of(read_document(plan_source, read_outcome, "plan"))
+    asked = read_document(request, read_request, "request")
+    return {"request": asked.model_dump(mode="json"), "plan": plan.model_dump(mode="json")}
 
 
 def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:

@@ -10,9 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from app.documents import read_plan, read_request
+from app.documents import read_plan
 from app.exporters.report.page import report_html
-from app.terminal.inputs import read_source
+from app.terminal.inputs import read_request, read_source
 from tests.browser.desk_service import OVERLAPS, SERIOUS
 from tests.build_report import build_report_plan, build_report_request
 

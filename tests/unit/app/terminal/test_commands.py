@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from fastapi.testclient import TestClient
 
 import isthmus
 from app import cli
@@ -121,6 +122,23 @@ def test_a_request_is_checked_without_search(
     assert [one["detail"] for one in found["reasons"]] == ([] if code == 0 else ["needs 2, has 1"])
     assert run(settings, "check", "request", written(tmp_path, request_for(case))) == code
     assert ("too-few-gpus : needs 2, has 1" in capsys.readouterr().out) is (code == 3)
+
+
+def test_a_request_file_is_one_for_a_service_and_the_command_line(
+    settings: Settings, client: TestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tagged = {**request_for(fake_solver.FINDS), "name": "spring order", "labels": {"team": "search"}}
+    assert client.post("/v1/plans", json=tagged).status_code == 202
+    assert client.post("/v1/plans:validate", json=tagged).json()["feasible"]
+    request, out, kept = written(tmp_path, tagged), tmp_path / "plan.json", tmp_path / "kept"
+    assert run(settings, "check", "request", request) == 0
+    assert run(settings, "plan", request, "--out", str(out), "--save-search", str(kept)) == 0
+    assert run(settings, "verify", request, str(out)) == 0
+    assert run(settings, "replan", str(out), "--request", request, "--lost", "west") == 0
+    capsys.readouterr()
+    for wrong, pointer in (({"name": 5}, "/name"), ({"webhook": {"url": "https://a.example/"}}, "/webhook")):
+        assert run(settings, "plan", written(tmp_path, {**tagged, **wrong})) == 2
+        assert pointer in capsys.readouterr().err
 
 
 def test_a_plan_is_replanned_from_its_request(
