@@ -242,8 +242,8 @@ def _proof(console: Console, plan: Plan) -> None:
     from models.statements import bound_in_words  # a schedule in short needs nothing of a plan
 
     proof = plan.proof
-    # The first plan is found before all placements of its configuration are tried.
-    tried = f"{proof.num_explored:,} tried" if proof.num_explored else "none tried to the end"
+    # A plan is found, maybe a proven one, before all placements of its configuration are tried.
+    tried = f"{proof.num_explored:,} tried" if proof.num_explored else "the plan's own tried as far as this plan"
     console.print(
         f"Proof: {proof.status}; {bound_in_words(proof.proven, f'{proof.lower_bound_s:.4f} s')}, gap "
         f"{100 * proof.relative_gap:.2f} %; of {proof.num_configurations:,} configurations {proof.num_pruned:,} were "

@@ -51,7 +51,9 @@ def test_violations_are_counted_those_left_out_too(number: int, words: str) -> N
     assert words in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("num_explored", "words"), [(0, "none tried to the end"), (1200, "1,200 tried;")])
+@pytest.mark.parametrize(
+    ("num_explored", "words"), [(0, "and the plan's own tried as far as this plan;"), (1200, "1,200 tried;")]
+)
 def test_a_plan_that_was_found_at_once_does_not_say_that_nothing_was_tried(num_explored: int, words: str) -> None:
     plan = build_plan(build_request())
     found = plan.model_copy(update={"proof": plan.proof.model_copy(update={"num_explored": num_explored})})
