@@ -228,11 +228,7 @@ class Proof(Frozen):
     speed_of_light_s: Seconds = Field(description="Model-independent bound: FLOPs over peak.", examples=[3.1])
     num_configurations: Count = Field(description="Configurations that exist for this request.", examples=[2310])
     num_pruned: Count = Field(description="Discarded because their bound is no better than the plan.", examples=[2290])
-    num_explored: Count = Field(
-        description="Placed, scheduled, replayed and judged, in all placements that were to be tried: 0 where the "
-        "plan's own had others left.",
-        examples=[20],
-    )
+    num_explored: Count = Field(description="Tried to the end; 0: the plan's own had places left.", examples=[20])
     proven: str = Field(max_length=800, description="What the bound covers.", examples=["All configurations: yes."])
 
 

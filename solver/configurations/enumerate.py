@@ -18,7 +18,7 @@ from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
-from solver.configurations.nearness import fits_as_near, ranks_by_type
+from solver.configurations.nearness import fits_as_near, fits_uncrossed, ranks_by_type
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
@@ -194,7 +194,7 @@ def pools_by_island(request: PlanRequest, pools: list[Pool]) -> list[list[list[P
 
 def _pools_within_reach(request: PlanRequest, pools: list[Pool]) -> list[Pool]:
     """Pools of buildings that a replica may be in: where it may not cross, those that every pin of all replicas has."""
-    if _crossing_allowed(request)[0]:
+    if crossing_allowed(request)[0]:
         return pools
     around, buildings = ancestors_of(request.cluster), buildings_of(request.cluster)
     reached = {buildings[pool.place] for pool in pools}
@@ -206,14 +206,14 @@ def _pools_within_reach(request: PlanRequest, pools: list[Pool]) -> list[Pool]:
 
 def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:
     """Replicas that fit when a replica, or the replicas of a rank, may not span buildings."""
-    pipelines, replicas = _crossing_allowed(request)
+    pipelines, replicas = crossing_allowed(request)
     most = sum(capacity) // pp if pipelines else sum(groups // pp for groups in capacity)
     if replicas:
         return most
     return min(most, max(capacity)) if pipelines else max(capacity) // pp
 
 
-def _crossing_allowed(request: PlanRequest) -> tuple[bool, bool]:
+def crossing_allowed(request: PlanRequest) -> tuple[bool, bool]:
     """Whether pipelines, and replicas of a rank, may span buildings: neither does without a byte between them."""
     stated = request.constraints
     sent = stated.max_cross_building_bytes_per_iteration != 0.0
@@ -346,13 +346,18 @@ def left_to_even(
     """Which pipelines are not split by GPU type: those that fit on the fastest type alone, of which each holds so many
     ranks, and into one building where they do on several types, if an even split is wanted too and has as many.
 
-    None where another type has more memory: what is too large for an even share may fit with less on the fastest.
+    None where another type has more memory: what is too large for an even share may fit with less on the fastest. None
+    where pins may keep ranks off the fastest type.
     """
     fastest = max((pool.gpu for pool in pools), key=_strength)
     has_most_memory = fastest.memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
-    if "even" not in _layer_splits(request) or not has_most_memory:
+    if "even" not in _layer_splits(request) or not has_most_memory or request.constraints.pins:
         return np.zeros(len(rows["pp"]), dtype=np.bool_)
     fits = fits_as_near(request.cluster, pools, fastest.name, rows, held[fastest.name])
+    pipelines, replicas = crossing_allowed(request)
+    if not (pipelines and replicas):
+        own = [pool for pool in pools if pool.gpu.name == fastest.name]
+        fits &= fits_uncrossed(request.cluster, own, rows, ranks_may_cross=pipelines, replicas_may_cross=replicas)
     return fits & np.isin(rows["pp"], pipeline_degrees(request))
 
 

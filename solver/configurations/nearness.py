@@ -8,6 +8,7 @@ import numpy as np
 
 from models.cluster import Cluster, Pool
 from solver.arrays import BoolArray, IntArray
+from solver.configurations.distinct import distinct_rows
 from solver.network.places import buildings_of
 from solver.placement.capacity_groups import groups_by_row
 
@@ -37,11 +38,9 @@ def fits_as_near(
         inside.setdefault(buildings[pool.place], []).append(pool)
     if not len(some) or all(len({pool.gpu.name for pool in one}) == 1 for one in inside.values()):
         return fits
-    asked = [rows[name][some] for name in PLACED_BY]
-    sizes = [int(column.max()) + 1 for column in asked]
-    codes, row_of = np.unique(np.ravel_multi_index(asked, sizes), return_inverse=True)
-    *degrees, pp = np.unravel_index(codes, sizes)
-    alone, together = np.zeros((2, len(codes)), dtype=np.bool_)
+    first, row_of = distinct_rows(*(rows[name][some] for name in PLACED_BY))
+    *degrees, pp = (rows[name][some][first] for name in PLACED_BY)
+    alone, together = np.zeros((2, len(pp)), dtype=np.bool_)
     for one in inside.values():
         ranks = ranks_by_type(one, *degrees)
         alone |= ranks.get(gpu, 0) >= pp
@@ -49,3 +48,24 @@ def fits_as_near(
         together |= (held.sum(axis=0) >= pp) & ((held > 0).sum(axis=0) > 1)
     fits[some] = (alone | ~together)[row_of]
     return fits
+
+
+def fits_uncrossed(
+    cluster: Cluster,
+    pools: Sequence[Pool],
+    rows: Mapping[str, IntArray],
+    *,
+    ranks_may_cross: bool,
+    replicas_may_cross: bool,
+) -> BoolArray:
+    """Whether these pools hold all replicas where those of a rank, or the ranks of a replica, stay in one building.
+
+    `rows` have the columns of `PLACED_BY` at least; the result has an entry per row.
+    """
+    buildings = buildings_of(cluster)
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(buildings[pool.place] for pool in pools))}
+    first, row_of = distinct_rows(*(rows[name] for name in PLACED_BY))
+    tp, cp, dp, pp = (rows[name][first] for name in PLACED_BY)
+    held = groups_by_row(pools, [number_of[buildings[pool.place]] for pool in pools], tp, cp)
+    together = (1 if ranks_may_cross else pp) * (1 if replicas_may_cross else dp) * np.ones_like(pp)
+    return np.asarray((held // together[:, None]).sum(axis=1) * together >= dp * pp)[row_of]

@@ -6,7 +6,7 @@ Sharing out layers is `solver/configurations/by_type.py`, the patterns are `solv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
@@ -50,6 +50,7 @@ class Segment:
 
 
 Segments = tuple[Segment, ...]  # along the pipeline
+Types = tuple[str, ...]  # names of GPU types, one for every pipeline rank
 
 
 def typed_placements(
@@ -62,8 +63,8 @@ def typed_placements(
     islands = [(problem, "usual") for problem in by_island(context, whole)]
     nearer = [(inside, "near") for problem, _ in islands for inside in _inside_one_building(context, problem, costs)]
     for problem, kind in islands + nearer:
-        for segments, routes, place in _everywhere(context, problem, costs, patterns):
-            cost_r = [costs[gpu] for gpu in _types(segments)]
+        for types, routes, place in _everywhere(context, problem, costs, patterns):
+            cost_r = [costs[gpu] for gpu in types]
             for number, shared in enumerate(layer_shares(configuration, cost_r, context.job.num_layers)):
                 rank = "tight" if number and kind == "usual" else kind, shared.slowest_s, place
                 found.setdefault((routes, shared.layers_per_stage), rank)
@@ -99,10 +100,29 @@ def _inside_one_building(
 
 def _ranks_by_type(context: Context, problem: PlacementProblem) -> Counter[str]:
     """Pipeline ranks that each GPU type holds with all their replicas."""
-    groups = Counter[str]()
-    for group, capacity in zip(context.capacity_groups, problem.capacity_u, strict=True):
-        groups[group.gpu] += capacity
-    return Counter({gpu: held // problem.num_replicas for gpu, held in groups.items()})
+    groups_of = dict[str, list[int]]()
+    for u, group in enumerate(context.capacity_groups):
+        groups_of.setdefault(group.gpu, []).append(u)
+    return Counter({gpu: _most_ranks(problem, groups) for gpu, groups in groups_of.items()})
+
+
+def _most_ranks(problem: PlacementProblem, groups: Iterable[int]) -> int:
+    """Ranks, of all that there are at most, that some capacity groups hold with all their replicas.
+
+    Where pipelines may not cross buildings, each holds all these ranks of as many replicas as it has room for; where
+    replicas may not, all replicas of as many ranks.
+    """
+    held_b, replicas = Counter[int](), problem.num_replicas
+    for u in groups:
+        held_b[problem.building_u[u]] += problem.capacity_u[u]
+    held = held_b.values()
+    if not problem.replicas_may_cross:
+        ranks = [own // replicas for own in held]
+        return sum(ranks) if problem.ranks_may_cross else max(ranks, default=0)
+    if problem.ranks_may_cross:
+        return sum(held) // replicas
+    fitting = (ranks for ranks in range(problem.num_ranks, 0, -1) if sum(own // ranks for own in held) >= replicas)
+    return next(fitting, 0)
 
 
 def memory_first_placements(context: Context, configuration: Configuration) -> Iterator[Candidate]:
@@ -151,7 +171,7 @@ def best_partitioned(
     for types, layers in best_partitions(context, configuration, cutoff_s, clock):
         own = configuration.model_copy(update={"layers_per_stage": layers})
         for problem in by_island(context, whole):
-            routes = keep_ranks_whole(_on_types(context, problem, list(types)))
+            routes = keep_ranks_whole(_on_types(context, problem, types))
             if routes is not None:
                 yield Candidate(own, pooled(context, own, routes))
 
@@ -176,26 +196,50 @@ def ranks_by_type(context: Context, candidate: Candidate) -> bool:
 
 def _everywhere(
     context: Context, problem: PlacementProblem, costs: dict[str, TypeCost], patterns: tuple[TypedPattern, ...]
-) -> Iterator[tuple[Segments, Routes, int]]:
-    """Segments with routes along them, and their place in their pattern; else what the flow finds."""
+) -> Iterator[tuple[Types, Routes, int]]:
+    """GPU types of the ranks with routes on them, and their place in their pattern; else what the flow finds."""
     orders = _segment_orders(context, problem, costs, in_regions=False)
     tried = [orders] if "types" in patterns else []
     if "types_in_parts" in patterns:
         tried.append([parts for segments in orders if (parts := _parted(context, problem, segments)) is not None])
     if "types_in_regions" in patterns and len(set(context.geography.region_u)) > 1:
         tried.append(_segment_orders(context, problem, costs, in_regions=True))
-    ways = [[(segments, _along(problem, segments)) for segments in some] for some in tried]
+    ways = [[(_types(segments), _along(problem, segments)) for segments in some] for some in tried]
+    pinned = _pinned_types(context, problem, costs)
+    along = pinned + [_types(segments) for segments in orders]
     if "ranks_whole" in patterns:
-        ways.append(
-            [(segments, keep_ranks_whole(_on_types(context, problem, _types(segments)))) for segments in orders]
-        )
-    closed = [
-        (segments, routes, place) for way in ways for place, (segments, routes) in enumerate(way) if routes is not None
-    ]
+        ways.append([(types, keep_ranks_whole(_on_types(context, problem, types))) for types in along])
+    closed = [(types, routes, place) for way in ways for place, (types, routes) in enumerate(way) if routes is not None]
     if not closed and "types" in patterns:
-        flows = [(segments, _on_types(context, problem, _types(segments))) for segments in orders]
-        closed = [(segments, routes, 0) for segments, flow in flows for routes in solve(context, flow, "priced")]
+        flows = [(types, _on_types(context, problem, types)) for types in along]
+        closed = [(types, routes, 0) for types, flow in flows for routes in solve(context, flow, "priced")]
     yield from closed
+
+
+def _pinned_types(context: Context, problem: PlacementProblem, costs: dict[str, TypeCost]) -> list[Types]:
+    """GPU types of all ranks where pins keep some from a type: of those open to each the fastest that has room.
+
+    Ranks with fewest types open choose first, from the first rank on and from the last on. None without such pins.
+    """
+    gpu_u, ranks = [group.gpu for group in context.capacity_groups], range(problem.num_ranks)
+    open_r = [{gpu for gpu, may in zip(gpu_u, problem.allowed_pu[rank], strict=True) if may} for rank in ranks]
+    for pin in problem.minimums:
+        for rank in pin.ranks:
+            open_r[rank] &= {gpu_u[u] for u in pin.capacity_groups}
+    if all(one == set(gpu_u) for one in open_r):
+        return []
+    found = []
+    for order in (ranks, reversed(ranks)):
+        left, types = _ranks_by_type(context, problem), dict[int, str]()
+        for rank in sorted(order, key=lambda rank: len(open_r[rank])):
+            fitting = [gpu for gpu in open_r[rank] if left[gpu] > 0]
+            if not fitting:
+                break
+            types[rank] = min(fitting, key=lambda gpu: (costs[gpu].layer_s, gpu))
+            left[types[rank]] -= 1
+        else:
+            found.append(tuple(types[rank] for rank in ranks))
+    return list(dict.fromkeys(found))
 
 
 def _parted(context: Context, problem: PlacementProblem, segments: Segments) -> Segments | None:
@@ -235,12 +279,12 @@ def _along(problem: PlacementProblem, segments: Segments) -> Routes | None:
     return keep_segments_whole(problem, tuple((segment.num_ranks, segment.capacity_groups) for segment in segments))
 
 
-def _types(segments: Segments) -> list[str]:
+def _types(segments: Segments) -> Types:
     """GPU type of every pipeline rank."""
-    return [segment.gpu for segment in segments for _ in range(segment.num_ranks)]
+    return tuple(segment.gpu for segment in segments for _ in range(segment.num_ranks))
 
 
-def _on_types(context: Context, problem: PlacementProblem, types: list[str]) -> PlacementProblem:
+def _on_types(context: Context, problem: PlacementProblem, types: Sequence[str]) -> PlacementProblem:
     """The problem with every rank kept to the capacity groups of its type."""
     allowed = tuple(
         tuple(may and group.gpu == gpu for may, group in zip(row, context.capacity_groups, strict=True))
@@ -288,8 +332,7 @@ def _filled(
 ) -> list[Segment]:
     """As many ranks as there are, on some types first, each with all its replicas in its segment's capacity groups."""
     left, filled = problem.num_ranks, list[Segment]()
-    held = {one: sum(problem.capacity_u[u] for u in one.capacity_groups) for one in segments}
-    num_ranks = {one: capacity // problem.num_replicas for one, capacity in held.items()}
+    num_ranks = {one: _most_ranks(problem, one.capacity_groups) for one in segments}
     for one in sorted(segments, key=lambda one: (first(costs[one.gpu]), -num_ranks[one], one.gpu, one.region)):
         taken = min(left, num_ranks[one])
         if taken:

@@ -1,8 +1,9 @@
 """Configurations of a smaller request that a larger one does not have, or whose layers it shares out otherwise.
 
 Of all others a plan of the smaller request is one of the larger, so what bounds the larger bounds it. Where do own ones
-come from? With fewer GPUs of the fastest type, pipelines that fitted on it alone are left to a split by GPU type. The
-even split goes by the strongest type that there is, and by its network. Ranks go by the number of buildings.
+come from? With fewer GPUs of the fastest type, pins, or limits of crossing, pipelines that fitted on it alone are left
+to a split by GPU type. The even split goes by the strongest type that there is, and by its network. Ranks go by the
+number of buildings.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from models.cluster import GpuType
 from models.request import PlanRequest
 from solver.arrays import BoolArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, enumerate_space, left_to_even
+from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, crossing_allowed, enumerate_space, left_to_even
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.configurations.nearness import ranks_by_type
@@ -53,7 +54,7 @@ def has_every_row(small: Context, large: Context) -> bool:
     True where the even split goes by the same GPUs, values are not allowed for the first time, buildings are as many,
     and the split by GPU type has the same GPUs, or one type: fewer GPUs, places or links only take configurations away.
     """
-    same_gpus = _gpus(small) == _gpus(large)
+    same_gpus = _gpus(small) == _gpus(large) and _left_alike(small.request, large.request)
     return (same_gpus or len({one[-2:] for one in _gpus(large)}) == 1) and _only_typed(small, large)
 
 
@@ -96,6 +97,12 @@ def _gpus(context: Context) -> list[tuple[str, str, int, float, float]]:
     """Of every pool its place, its GPUs, and what types are told apart by."""
     return [(pool.place, pool.gpu.name, pool.num_free_gpus, pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes)
             for pool in context.pools]  # fmt: skip
+
+
+def _left_alike(small: PlanRequest, large: PlanRequest) -> bool:
+    """Whether constraints leave the same pipelines to the even split, on the same GPUs."""
+    pinned = [bool(one.constraints.pins) for one in (small, large)]
+    return pinned[0] == pinned[1] and crossing_allowed(small) == crossing_allowed(large)
 
 
 def _is_closed(small: PlanRequest, large: PlanRequest) -> bool:

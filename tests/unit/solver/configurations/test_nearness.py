@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.outcome import Planned
 from models.request import PlanRequest
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
-from solver.configurations.nearness import fits_as_near, ranks_by_type
+from solver.configurations.nearness import fits_as_near, fits_uncrossed, ranks_by_type
 from solver.network.places import usable_pools
+from solver.planner import plan
 from tests.build_job import job
+from tests.counted import work_clock
 
 FAST, SLOW = "B200-SXM", "H100-SXM-80G"
 Hosts = list[tuple[int, int]]  # of every building, fast ones and slow ones
 
 
-def request_of(hosts: Hosts) -> PlanRequest:
+PIN = {"pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": "b1"}]}
+INSIDE = {"pipeline_may_cross_buildings": False}
+
+
+def request_of(hosts: Hosts, constraints: dict[str, Any] | None = None, **more: Any) -> PlanRequest:
     """Buildings with so many hosts of each type, one for every stage group."""
-    allowed = {"tp": [8], "cp": [1], "vpp": [1], "micro_batch_sequences": [1], "recompute": ["none"]}
-    document = job(hosts=(1,) * len(hosts), batch=8, allowed=allowed).model_dump(mode="json")
+    allowed = {"tp": [8], "cp": [1], "vpp": [1], "micro_batch_sequences": [1], "recompute": ["none"], **more}
+    document = job(hosts=(1,) * len(hosts), batch=8, allowed=allowed, constraints=constraints or {},
+                   options={"time_limit_s": 2.0}).model_dump(mode="json")  # fmt: skip
     cluster, pool = document["cluster"], document["cluster"]["pools"][0]
     cluster["pools"] = [
         pool | {"id": f"{gpu}-{number}", "place": f"b{number}", "gpu": gpu, "num_hosts": count}
@@ -50,6 +60,58 @@ def test_ranks_in_one_building_of_two_types_are_nearer_than_on_the_fastest_in_tw
 def test_a_building_without_room_for_whole_ranks_of_two_types_is_no_reason() -> None:
     assert (2, 2) in shared_out(request_of([(2, 2), (2, 0)]))
     assert (2, 2) not in shared_out(request_of([(1, 3), (3, 0)])), "a rank has both replicas on one type"
+
+
+def test_what_pins_keep_off_the_fastest_type_is_not_left_to_the_even_split() -> None:
+    hosts = [(2, 0), (0, 2)]
+    assert (2, 1) not in shared_out(request_of(hosts))
+    assert (2, 1) in shared_out(request_of(hosts, PIN))
+
+
+def test_what_fits_on_the_fastest_type_only_across_buildings_is_not_either() -> None:
+    hosts = [(3, 1), (1, 3)]
+    assert (2, 2) not in shared_out(request_of(hosts))
+    assert (2, 2) in shared_out(request_of(hosts, INSIDE))
+    assert (2, 1) not in shared_out(request_of(hosts, INSIDE)), "one replica is inside a building on the fastest"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "hosts", "dp"), [(PIN, [(2, 0), (0, 2)], 1), (INSIDE, [(3, 1), (1, 3)], 2)], ids=["pin", "inside"]
+)
+def test_such_pipelines_are_placed_with_their_layers_shared_out(
+    constraints: dict[str, Any], hosts: Hosts, dp: int
+) -> None:
+    times = {}
+    for split in (["even"], ["by_gpu_type"], ["even", "by_gpu_type"]):
+        found = plan(request_of(hosts, constraints, pp=[2], dp=[dp], layer_split=split), clock=work_clock())
+        assert isinstance(found, Planned), split
+        times[tuple(split)] = found.plan.metrics.iteration_s
+    even_s, typed_s, open_s = times.values()
+    assert open_s == pytest.approx(typed_s)
+    assert typed_s < 0.95 * even_s
+
+
+@pytest.mark.parametrize(("ranks_cross", "replicas_cross"), list(itertools.product((False, True), repeat=2)))
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 3))
+@settings(deadline=None, max_examples=60)
+def test_against_every_way_to_put_stage_groups_into_buildings(
+    ranks_cross: bool, replicas_cross: bool, fast: list[int], pp: int, dp: int
+) -> None:
+    """A stage group is one host; of every (rank, replica) the building."""
+    request = request_of([(own, 1) for own in fast])
+    pools = [pool for pool in usable_pools(request) if pool.gpu.name == FAST]
+    if not pools:
+        return
+    groups = list(itertools.product(range(pp), range(dp)))
+    together = [(rank if ranks_cross else 0, replica if replicas_cross else 0) for rank, replica in groups]
+    sizes = list(Counter(together).values())
+    fits = any(
+        all(sum(size for size, at in zip(sizes, chosen, strict=True) if at == b) <= own for b, own in enumerate(fast))
+        for chosen in itertools.product(range(len(fast)), repeat=len(sizes))
+    )
+    rows = {name: np.array([value]) for name, value in (("tp", 8), ("cp", 1), ("pp", pp), ("dp", dp))}
+    found = fits_uncrossed(request.cluster, pools, rows, ranks_may_cross=ranks_cross, replicas_may_cross=replicas_cross)
+    assert bool(found[0]) == fits
 
 
 def inside_one(hosts: Hosts, pp: int, dp: int) -> Iterator[tuple[bool, bool]]:
