@@ -14,7 +14,7 @@ from itertools import groupby
 
 from app.exporters.losses import transport_losses, workload_losses
 from app.exporters.megatron_limits import check_megatron
-from app.exporters.megatron_losses import command_line_losses, model_losses
+from app.exporters.megatron_losses import command_line_losses, model_losses, padded_vocabulary, vocabulary_losses
 from app.exporters.megatron_model import (
     Argument,
     Fields,
@@ -196,10 +196,13 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What of the plan these arguments do not carry, and which of them older releases do not parse."""
     yield from plan_losses(plan, request)
     if request is not None:
-        yield from command_line_losses(request.workload.architecture)
+        architecture = request.workload.architecture
+        yield from command_line_losses(architecture)
+        rows = padded_vocabulary(architecture.vocab_size, plan.configuration.degrees.tp)
+        yield from vocabulary_losses(architecture, rows)
         words = dict.fromkeys(word for argument in _stated(plan, request) for word in argument)
         yield from (f"{word} to cores before {SINCE[word]}, which do not have it" for word in words if word in SINCE)
-        yield from _release_losses(plan.configuration.degrees, request.workload.architecture)
+        yield from _release_losses(plan.configuration.degrees, architecture)
 
 
 def _release_losses(degrees: Degrees, architecture: Architecture) -> Iterator[str]:

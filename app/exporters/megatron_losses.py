@@ -19,6 +19,7 @@ OWN_LAYERS = (
     "Megatron-Core lacks it, write a layer specification that has it or see Megatron-Bridge's provider of the family"
 )
 YARN_LATENT_LENGTH = 4096  # Megatron's default for latent attention, which its command line cannot change
+VOCABULARY_UNIT = 128  # rows per tensor-parallel rank; default of --make-vocab-size-divisible-by
 LLAMA3_LENGTH = 8192  # the length that --use-rope-scaling stretches from; its command line cannot change it
 
 
@@ -35,6 +36,27 @@ def model_losses(architecture: Architecture) -> Iterator[str]:
     elif one.rope_scaling is not None and one.rope_scaling.kind == "llama3":
         yield from _other_length(one.rope_scaling, LLAMA3_LENGTH)
     yield from (f"{part}: {OWN_LAYERS}" for part in one.other_parts)
+
+
+def padded_vocabulary(vocab_size: int, tp: int) -> int:
+    """Rows of the embedding that Megatron-LM makes: a multiple of --make-vocab-size-divisible-by, 128, times tp.
+
+    Source: vocab_size_with_padding of megatron/core/tokenizers/utils/build_tokenizer.py.
+
+    >>> padded_vocabulary(50257, 8), padded_vocabulary(128256, 1)
+    (51200, 128256)
+    """
+    return -(-vocab_size // (VOCABULARY_UNIT * tp)) * VOCABULARY_UNIT * tp
+
+
+def vocabulary_losses(architecture: Architecture, rows: int) -> Iterator[str]:
+    """With which vocabulary times and memory were computed, where the trainer makes the embedding of more rows."""
+    if rows != architecture.vocab_size:
+        more = (rows - architecture.vocab_size) * architecture.hidden_size / 1e6
+        yield (
+            f"the vocabulary of {architecture.vocab_size:,}, with which times and memory are computed: the trainer's "
+            f"tables have {rows:,} rows, {more:,.1f} million parameters more in each"
+        )
 
 
 def _router_losses(architecture: Architecture, one: ModelDefinition) -> Iterator[str]:

@@ -6,12 +6,13 @@ mla_provider.py and training/config.py of Megatron-Bridge 0.7, August 2026.
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Iterator
 from typing import Any
 
 from app.exporters import megatron_model
-from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, group_of, layout_of
+from app.exporters.megatron_args import COMMUNICATORS_FILE, RECOMPUTE, group_of, layout_of, plan_losses
 from app.exporters.megatron_limits import check_megatron
+from app.exporters.megatron_losses import padded_vocabulary, vocabulary_losses
 from app.exporters.templating import render
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
@@ -51,7 +52,7 @@ def model_fields(plan: Plan, request: PlanRequest) -> dict[str, Any]:
     return {
         **megatron_model.model_fields(architecture),
         "seq_length": request.workload.sequence_length,
-        "vocab_size": padded_vocabulary(architecture.vocab_size, plan.configuration.degrees.tp),
+        "vocab_size": _vocabulary(plan, request),
         **({"mtp_enabled": True} if architecture.num_mtp_layers else {}),
         **_kernels(architecture),
         **_degrees(plan, request),
@@ -86,15 +87,17 @@ def _layers(architecture: Architecture) -> str:
     return f"partial({BLOCK}, use_transformer_engine=True{more})" if architecture.moe is not None or more else ""
 
 
-def padded_vocabulary(vocab_size: int, tp: int) -> int:
-    """Rows of the embedding: Megatron-Bridge leaves a stated vocabulary as it is, and each of tp ranks has as many.
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
+    """What of the plan Megatron-Bridge is not told."""
+    yield from plan_losses(plan, request)
+    if request is not None:
+        yield from vocabulary_losses(request.workload.architecture, _vocabulary(plan, request))
 
-    Filled up as Megatron-LM does, to a multiple of 128 tp.
 
-    >>> padded_vocabulary(50257, 8), padded_vocabulary(32000, 8)
-    (51200, 32000)
-    """
-    return vocab_size if vocab_size % tp == 0 else ceil(vocab_size / (128 * tp)) * 128 * tp
+def _vocabulary(plan: Plan, request: PlanRequest) -> int:
+    """Rows of the embedding: Megatron-Bridge leaves a stated vocabulary as it is, and each of tp ranks has as many."""
+    vocab_size, tp = request.workload.architecture.vocab_size, plan.configuration.degrees.tp
+    return vocab_size if vocab_size % tp == 0 else padded_vocabulary(vocab_size, tp)
 
 
 def settings_of(one: Configuration, workload: Workload) -> dict[str, Any]:

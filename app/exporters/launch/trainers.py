@@ -13,8 +13,7 @@ from app.exporters import (
     torch_schedule_csv,
     torchtitan_args,
 )
-from app.exporters.launch import torchtitan_job
-from app.exporters.launch.nemo_job import nemo_job
+from app.exporters.launch import nemo_job, torchtitan_job
 from app.exporters.target import TrainerName
 from models.plan import Plan
 from models.request import PlanRequest
@@ -56,7 +55,7 @@ def _torchtitan_files(plan: Plan, request: PlanRequest) -> Files:
 
 def _nemo_files(plan: Plan, request: PlanRequest) -> Files:
     return {
-        "isthmus_job.py": nemo_job(plan, request),
+        "isthmus_job.py": nemo_job.nemo_job(plan, request),
         megatron_args.COMMUNICATORS_FILE: megatron_communicators.megatron_communicators(plan, request),
     }
 
@@ -91,7 +90,7 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         "Megatron-Bridge (NeMo)",
         "0.7, with Megatron-Core 0.20",
         _nemo_files,
-        megatron_args.plan_losses,
+        nemo_job.losses,
         "python -u isthmus_job.py",
         None,
         "train.train_iters=20",

@@ -20,6 +20,7 @@ import pytest
 from app.exporters.launch.bundle import bundle, changed_files, zipped
 from app.exporters.launch.nemo_job import model_fields, settings_of
 from app.exporters.launch.options import Launch
+from app.exporters.launch.trainers import TRAINERS
 from app.exporters.replay_case import CASE_FILE, MAX_RANKS, ReplayCase
 from app.exporters.target import SchedulerName, TrainerName
 from app.faults import Refused
@@ -256,6 +257,20 @@ def test_every_rank_of_a_nemo_job_has_as_many_rows_of_the_vocabulary() -> None:
     plan, request = job("gpt-3-175b")
     assert request.workload.architecture.vocab_size % plan.configuration.degrees.tp
     assert model_fields(plan, request)["vocab_size"] % plan.configuration.degrees.tp == 0
+
+
+def test_a_vocabulary_that_is_filled_up_is_told_with_both_sizes() -> None:
+    """Megatron-LM fills up to a multiple of 128 times tp, Megatron-Bridge only what tp does not divide."""
+    for model, trainer, rows in (
+        ("gpt-3-175b", "megatron-core", "51,200"), ("gpt-3-175b", "nemo", "51,200"),
+        ("llama-3.1-405b", "megatron-core", "129,024"), ("llama-3.1-405b", "nemo", ""),
+    ):  # fmt: skip
+        plan, request = job(model)
+        degrees = plan.configuration.degrees.model_copy(update={"tp": 8})
+        plan = plan.model_copy(update={"configuration": plan.configuration.model_copy(update={"degrees": degrees})})
+        stated = f"{request.workload.architecture.vocab_size:,}"
+        told = [one for one in TRAINERS[trainer].losses(plan, request) if one.startswith(f"the vocabulary of {stated}")]
+        assert [f"tables have {rows} rows" in one for one in told] == [True] * bool(rows), (model, trainer)
 
 
 def test_torchtitans_stages_hold_every_layer_once() -> None:
