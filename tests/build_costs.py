@@ -45,7 +45,6 @@ class Forgery:
     iteration: float = 1.0
     num_sharers: int | None = None
     exchange_shared: float = 1.0
-    takes_turns: bool = True
     messages_take_turns: bool = False
     staggered: bool = False
     scheduled_microbatches: int | None = None
@@ -170,7 +169,7 @@ class Costs:
         counts = self.num_replicas(stage)
         private = max(self._private_s(place, stage, count) for place, count in counts.items())
         shared = self._shared_s(stage) if len(counts) > 1 else 0.0
-        start = max(last_s, free_s) if shared and self.forgery.takes_turns else last_s
+        start = max(last_s, free_s) if shared else last_s
         return StageExchange(
             stage=stage,
             last_weight_grad_end_s=last_s,

@@ -104,9 +104,7 @@ TRANSPORT = (
 
 LINKS = (
     edit("a link that does not exist", "links-exist", link_loads=lambda old: (*old, _load("atlantic", False))),
-    edit(
-        "a direction stated twice", "links-exist", "link-peak", link_loads=lambda old: (*old, _load("east-west", False))
-    ),
+    edit("a direction stated twice", "links-exist", link_loads=lambda old: (*old, _load("east-west", False))),
     edit(
         "forged capacity",
         "link-usable",
@@ -119,17 +117,10 @@ LINKS = (
     edit(
         "overloaded link at one instant",
         "link-capacity",
-        "link-peak",
         link_loads__0__peak_utilisation=1.2,
         link_loads__0__headroom_bytes_per_s=0.0,
     ),
     edit("a forged headroom", "link-headroom", link_loads__0__headroom_bytes_per_s=lambda old: old + 1e9),
-    edit(
-        "a peak above all shares",
-        "link-peak",
-        link_loads__0__peak_utilisation=0.999,
-        link_loads__0__headroom_bytes_per_s=0.001 * 4e11,
-    ),
     edit("a price of nobody's flow", "link-price", link_loads__0__price_s_per_gb=lambda old: 1.1 * old + 1e-6),
     edit("messages that work hides have a price", "message-price", link_loads__0__flows__0__price_s_per_gb=1e-12),
     Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes", "message-price"}), _overloaded),
@@ -161,7 +152,6 @@ TOTALS = (
     edit("wrong MFU", "utilisation", metrics__model_flops_utilisation=0.6),
     edit("wrong cost", "cost", metrics__usd_per_million_tokens=0.1),
     edit("no cost although prices are known", "cost", metrics__usd_per_million_tokens=None),
-    edit("a slower speed of light", "speed-of-light", proof__speed_of_light_s=lambda old: 1.5 * old),
     edit("bound above time", "bound-below-time", proof__lower_bound_s=9.0, proof__relative_gap=0.0),
     edit("forged gap", "gap-arithmetic", proof__relative_gap=0.005),
     edit("optimal outside the gap", "optimal-within-gap", proof__status="optimal"),

@@ -11,7 +11,7 @@ from models.framework import FrameworkProfile
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineSchedule, RankTimeline
-from tests.build_costs import CROSSED, MARGIN, Forgery
+from tests.build_costs import MARGIN, Forgery
 from tests.build_plan import TRUTH, build_plan
 from tests.build_request import build_request, cluster, link
 from tests.sensitivity.forge import Corruption, demand, edit, exchanged, lie, put, puts, retext, settled
@@ -195,14 +195,7 @@ EXCHANGES = (
     edit("gradients ready too early", "exchange-ready", exchanges__0__last_weight_grad_end_s=lambda old: 0.9 * old),
     _exchange("an exchange that starts too early", "exchange-ready", 1, start_s=lambda old: old - 0.05),
     _exchange("more overlap than work", "exchange-ready", 1, overlap_s=1.0),
-    _exchange("an exchange faster than its cards", "exchange-private", 0, private_s=lambda old: 0.5 * old),
     _exchange("an exchange faster than its link", "exchange-shared", 1, shared_s=lambda old: 0.5 * old),
-    lie(
-        "exchanges that take a link at once, with its peak of one of them",
-        "link-peak",
-        routes=CROSSED,
-        forgery=Forgery(takes_turns=False, exchange_shared=1.0 / MARGIN),
-    ),
     lie(
         "an exchange that forgets the messages beside it",
         "exchange-room",

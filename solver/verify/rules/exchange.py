@@ -42,14 +42,6 @@ def exchange_ready(case: Case) -> Iterator[Finding]:
             yield Finding(_name(one), f"starts at {one.start_s:.9g}, not ready before {true - most:.9g}")
 
 
-def exchange_private(case: Case) -> Iterator[Finding]:
-    """The part inside places is not faster than the collectives of their replicas over each pool's network cards."""
-    for one in case.plan.exchanges:
-        least = case.exchanging.private_s(one.stage) if _pools(case, one) else 0.0
-        if exceeds(least, one.private_s):
-            yield Finding(_name(one), f"private_s {one.private_s:.9g}, at least {least:.9g}")
-
-
 def exchange_shared(case: Case) -> Iterator[Finding]:
     """The part between places is not faster than its bytes out of any place, by links and cards, plus the distance."""
     for one in case.plan.exchanges:
@@ -170,7 +162,6 @@ def _name(one: StageExchange) -> str:
 FAMILY: Mapping[str, Rule] = {
     "exchange-complete": exchange_complete,
     "exchange-ready": exchange_ready,
-    "exchange-private": exchange_private,
     "exchange-shared": exchange_shared,
     "exchange-turns": exchange_order,
     "exchange-room": exchange_capacity,

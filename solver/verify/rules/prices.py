@@ -1,22 +1,18 @@
-"""Rules on what links cost: headroom, peak rate, and prices as a dual certificate of the plan's own traffic.
+"""Rules on what links cost: headroom, and prices as a dual certificate of the plan's own traffic.
 
-Judges `headroom_bytes_per_s`, `peak_utilisation` and every `price_s_per_gb`. A price is believed only if it is a dual:
+Judges `headroom_bytes_per_s` and every `price_s_per_gb`. A price is believed only if it is a dual:
 a phase that delays the iteration is worth one second per second, all of it on the edges that its traffic fills first;
 one that is hidden is worth nothing. Rings of exchanges that span different places may delay together, and which byte is
 whose cannot be read from the loads then; such prices are held to zero, sign and bottleneck only.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
-
-import numpy as np
 
 from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
 from solver.verify.case import Case, Finding, Rule, differs, exceeds, load_name, unequal
-from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
-from solver.verify.joint_replay import reserved_bytes_per_s
+from solver.verify.exchanges_at_once import SAME_INSTANT
 
 BYTES_PER_GB = 1e9  # the unit
 SAME_TIME = 1e-4  # relative: rounding of prices and loads
@@ -37,20 +33,6 @@ def link_headroom(case: Case) -> Iterator[Finding]:
         if differs(load.headroom_bytes_per_s, left) and abs(load.headroom_bytes_per_s - left) > 1.0:
             yield Finding(
                 load_name(load), f"headroom_bytes_per_s {load.headroom_bytes_per_s:.9g}, the peak leaves {left:.9g}"
-            )
-
-
-def link_peak(case: Case) -> Iterator[Finding]:
-    """The peak is what stage messages reserve or exchanges at once take, at most both, and never below the mean."""
-    reserved, exchanges = reserved_bytes_per_s(case), _exchange_rates(case)
-    for load, edge in case.loads:
-        messages, (slowest, fastest) = float(reserved[edge]), exchanges.of(load.bytes_of("dp"))
-        least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
-        most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
-        if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
-            span = f"{least:.9g}" if least == most else f"{least:.9g} to {most:.9g}"
-            yield Finding(
-                load_name(load), f"peak_utilisation {load.peak_utilisation:.9g}, shares and exchanges give {span}"
             )
 
 
@@ -128,36 +110,6 @@ def _pipeline_end_s(case: Case) -> float:
     return max((one.end_s for one in case.plan.timelines), default=0.0)
 
 
-class ExchangeRates(NamedTuple):
-    """Least and most of the highest rate of exchanges on an edge, per byte of theirs on it, and the most of any edge.
-
-    On one ring all of them use every edge alike; on several, split over other paths perhaps, they need not.
-    """
-
-    least_per_s: float = 0.0
-    most_per_s: float = 0.0
-    most_bytes_per_s: float = math.inf
-
-    def of(self, exchanged_bytes: float) -> tuple[float, float]:
-        """On an edge that carries so many bytes of them."""
-        most = min(exchanged_bytes * self.most_per_s, self.most_bytes_per_s)
-        return exchanged_bytes * self.least_per_s, most if exchanged_bytes else 0.0
-
-
-def _exchange_rates(case: Case) -> ExchangeRates:
-    stated, stages = _by_stage(case), _shared(case)
-    if not stages:
-        return ExchangeRates()
-    exchanges = [stated[stage] for stage in stages]
-    sizes, times = np.array([_size(case, [stage]) for stage in stages]), np.array([one.shared_s for one in exchanges])
-    if _is_one_ring(case):
-        most = float(beside_each(exchanges, (sizes / times)[:, None]).max()) / max(float(sizes.sum()), 1.0)
-        return ExchangeRates(most, most)
-    visited = [len(case.exchanging.places(stage)) for stage in stages]
-    most = float(beside_each(exchanges, (sizes * visited / times)[:, None]).max())
-    return ExchangeRates(1.0 / float(times.sum()), math.inf, most)
-
-
 def _is_one_ring(case: Case) -> bool:
     """Whether all exchanges visit the same places in the same way."""
     return len({case.exchanging.places(stage) for stage in _shared(case)}) == 1 and len(case.plan.exchange_rings) < 2
@@ -202,7 +154,6 @@ def _delaying(case: Case) -> dict[int, float]:
 
 FAMILY: Mapping[str, Rule] = {
     "link-headroom": link_headroom,
-    "link-peak": link_peak,
     "link-price": link_price,
     "message-price": message_price,
 }
