@@ -69,7 +69,10 @@ class GpuType(Frozen):
         examples=[False],
     )
     best_gemm_fraction: PositiveFraction | None = Field(
-        None, description="Best measured dense BF16 matrix rate over the peak; null if unknown.", examples=[0.803]
+        None,
+        description="Best measured dense BF16 matrix rate over the peak, for readers alone: no time follows from it, "
+        "stack profiles state what software reaches; null if unknown.",
+        examples=[0.803],
     )
     num_multiprocessors: PositiveCount | None = Field(
         None,
