@@ -269,14 +269,15 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
 
-    Beside zero1 copies of hsdp may be as many as there are places, as those of zero1, so that a place more takes no
-    choice away; without it as many as divide the replicas: in groups of one replica nothing is gathered over replicas.
-    fsdp of one replica without context parallelism shards nothing. A framework shares experts inside a group.
+    Beside zero1 and fsdp copies of hsdp may be as many as there are places, as those of zero1, so that a place more
+    takes no choice away; where either is not allowed, as many as divide the replicas: in groups of one replica nothing
+    is gathered over replicas, and fsdp is what keeps least. fsdp and hsdp of one replica without context parallelism
+    shard nothing. A framework shares experts inside a group.
     """
     names = request.constraints.allowed.sharding or USUAL_SHARDING
     replicas = np.unique(rows["dp"])
     copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
-    any_copies = "zero1" not in names
+    any_copies = not {"zero1", "fsdp"} <= set(names)
     if any_copies:
         copies["hsdp"] = divisors_of(request.workload.global_batch_sequences)
     options = [
@@ -286,11 +287,11 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
     keep = (dp % split == 0) & (shard_group >= 1)
-    keep &= (split == 1) | any_copies | (shard_group > 1)
-    keep &= (sharding != HSDP) | (split > 1) | ((dp == 1) & any_copies & ("fsdp" not in names))
+    several = (split > 1) | ((dp == 1) & ("fsdp" not in names)) if any_copies else shard_group > 1
+    keep &= np.where(sharding == HSDP, several, (split == 1) | (shard_group > 1))
     if request.constraints.framework is not None:
         keep &= (split == 1) | (shard_group * rows["cp"][:, None] % rows["ep"][:, None] == 0)
-    trivial = (dp * rows["cp"][:, None] == 1) & (sharding == FSDP)
+    trivial = (dp * rows["cp"][:, None] == 1) & (sharding >= FSDP)
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial
     crossed = _crossed(rows, table[:, :1], ("sharding",), keep)

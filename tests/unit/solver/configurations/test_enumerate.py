@@ -53,16 +53,24 @@ def test_fsdp_of_one_replica_shards_over_context_parallel_ranks() -> None:
     assert found == {(1, 2), (2, 1), (2, 2)}
 
 
-def test_hsdp_alone_has_any_number_of_copies() -> None:
-    """Where nothing else is allowed, a request is infeasible only if no number of copies helps."""
-    allowed = {**FIXED, "tp": [1], "dp": [1, 3, 9], "sharding": ["hsdp"]}
+@pytest.mark.parametrize("others", [[], ["ddp"], ["zero1"]])
+def test_hsdp_without_fsdp_has_any_number_of_copies(others: list[str]) -> None:
+    """Where nothing that keeps less is allowed, a request is infeasible only if no number of copies helps."""
+    allowed = {**FIXED, "tp": [1], "dp": [1, 3, 9], "sharding": [*others, "hsdp"]}
     one = enumerate_space(job(hosts=(16,), batch=9, allowed=allowed)).columns
-    assert set(zip(one.dp.tolist(), one.shard_group.tolist(), strict=True)) == {(1, 1), (3, 1), (9, 1), (9, 3)}
+    hsdp = one.sharding == HSDP
+    alone = set() if "zero1" in others else {(1, 1)}
+    assert set(zip(one.dp[hsdp].tolist(), one.shard_group[hsdp].tolist(), strict=True)) == {
+        (3, 1),
+        (9, 1),
+        (9, 3),
+        *alone,
+    }
 
 
 def test_one_replica_over_context_parallel_ranks_is_sharded_in_every_way_that_is_allowed() -> None:
     allowed = {**FIXED, "tp": [1], "cp": [2], "dp": [1]}
-    for names, found in ((["ddp", "hsdp"], {DDP, HSDP}), (["fsdp", "hsdp"], {FSDP}), (["zero1", "hsdp"], {ZERO1})):
+    for names, found in ((["ddp", "hsdp"], {DDP, HSDP}), (["fsdp", "hsdp"], {FSDP}), (["zero1", "hsdp"], {ZERO1, HSDP})):
         space = enumerate_space(job(hosts=(8,), allowed={**allowed, "sharding": names}))
         assert set(space.columns.sharding.tolist()) == found, names
 
@@ -213,7 +221,7 @@ def test_many_places_are_no_reason_to_try_copies_that_divide_no_replicas() -> No
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     one = space.columns
-    assert set((one.dp // one.shard_group).tolist()) == {1, 2, 4, 8, 16, 32}
+    assert set((one.dp // one.shard_group).tolist()) == {1, 2, 4, 8, 16, 32, 64}
     assert peak_bytes < 3 * _rows(space).nbytes
 
 
