@@ -52,9 +52,10 @@ class SpaceLimits:
             "Left open, tp, cp and ep are powers of two, "
             f"cp up to {self.max_context_parallel} with {self.least_tokens} tokens or more per GPU, "
             f"usual pp up to {self.max_pipeline_ranks}, up to {self.max_chunks} chunks per rank "
-            f"and {self.max_micro_batch} sequences per micro-batch; ddp, beside zero1 more copies of sharded state "
-            "than places and, with fused attention, selective recomputation are left out. Each stage has a layer, but "
-            "the last of an even split maybe none; its ends have the average share less their extra work."
+            f"and {self.max_micro_batch} sequences per micro-batch; ddp, more copies of sharded state than places, "
+            "with fused attention selective recomputation and, where the GPU type best in everything holds all ranks "
+            "as near as several types, layers by GPU type are left out. Each stage has a layer, but the last of an "
+            "even split maybe none; its ends have the average share less their extra work."
         )
 
 

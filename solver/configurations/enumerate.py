@@ -18,7 +18,7 @@ from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import Recompute
 from solver.arrays import BoolArray, IntArray
-from solver.configurations.nearness import fits_as_near, fits_uncrossed, ranks_by_type
+from solver.configurations.nearness import best_type, fits_as_near, fits_uncrossed, ranks_by_type
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
@@ -344,20 +344,19 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
 def left_to_even(
     request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str, IntArray], held: Mapping[str, IntArray]
 ) -> BoolArray:
-    """Which pipelines are not split by GPU type: those that fit on the fastest type alone, of which each holds so many
+    """Which pipelines are not split by GPU type: those that fit on the best type alone, of which each holds so many
     ranks, and into one building where they do on several types, if an even split is wanted too and has as many.
 
-    None where another type has more memory: what is too large for an even share may fit with less on the fastest. None
-    where pins may keep ranks off the fastest type.
+    None where no type is best in everything, nor where pins may keep ranks off it: what another type does sooner, or
+    has room for, may then be more than its even share.
     """
-    fastest = max((pool.gpu for pool in pools), key=_strength)
-    has_most_memory = fastest.memory_bytes >= max(pool.gpu.memory_bytes for pool in pools)
-    if "even" not in _layer_splits(request) or not has_most_memory or request.constraints.pins:
+    best = best_type(request.workload, pools)
+    if "even" not in _layer_splits(request) or best is None or request.constraints.pins:
         return np.zeros(len(rows["pp"]), dtype=np.bool_)
-    fits = fits_as_near(request.cluster, pools, fastest.name, rows, held[fastest.name])
+    fits = fits_as_near(request.cluster, pools, best, rows, held[best])
     pipelines, replicas = crossing_allowed(request)
     if not (pipelines and replicas):
-        own = [pool for pool in pools if pool.gpu.name == fastest.name]
+        own = [pool for pool in pools if pool.gpu.name == best]
         fits &= fits_uncrossed(request.cluster, own, rows, ranks_may_cross=pipelines, replicas_may_cross=replicas)
     return fits & np.isin(rows["pp"], pipeline_degrees(request))
 

@@ -1,4 +1,4 @@
-"""Whether all pipeline ranks fit into one building on one GPU type alone, where they do on several."""
+"""Whether all pipeline ranks fit on the best GPU type alone, and into one building, where they do on several."""
 
 from __future__ import annotations
 
@@ -7,12 +7,36 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from models.cluster import Cluster, Pool
+from models.workload import Workload
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.distinct import distinct_rows
+from solver.cost.compute import peak_flops_per_s
 from solver.network.places import buildings_of
 from solver.placement.capacity_groups import groups_by_row
 
 PLACED_BY = ("tp", "cp", "dp", "pp")  # what says how many stage groups there are, and where they fit
+
+
+def best_type(workload: Workload, pools: Sequence[Pool]) -> str | None:
+    """Name of the GPU type whose pools are no worse than those of any other in peak at the job's precision, memory and
+    all rates; None where there is no such type, or where layers are measured, whatever the types state.
+    """
+    figures = [
+        (
+            peak_flops_per_s(pool.gpu, workload.precision),
+            pool.gpu.memory_bytes,
+            pool.gpu.memory_bytes_per_s,
+            pool.gpu.scale_up_bytes_per_s,
+            float(pool.gpu.scale_up_domain_gpus),
+            pool.nic_bytes_per_s_per_gpu,
+        )
+        for pool in pools
+    ]
+    name = pools[figures.index(max(figures))].gpu.name
+    own = [one for one, pool in zip(figures, pools, strict=True) if pool.gpu.name == name]
+    others = [one for one, pool in zip(figures, pools, strict=True) if pool.gpu.name != name]
+    is_best = not others or bool(np.all(np.min(own, axis=0) >= np.max(others, axis=0)))
+    return name if is_best and not workload.layer_profiles else None
 
 
 def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArray) -> dict[str, IntArray]:

@@ -70,7 +70,11 @@ def test_hsdp_without_fsdp_has_any_number_of_copies(others: list[str]) -> None:
 
 def test_one_replica_over_context_parallel_ranks_is_sharded_in_every_way_that_is_allowed() -> None:
     allowed = {**FIXED, "tp": [1], "cp": [2], "dp": [1]}
-    for names, found in ((["ddp", "hsdp"], {DDP, HSDP}), (["fsdp", "hsdp"], {FSDP}), (["zero1", "hsdp"], {ZERO1, HSDP})):
+    for names, found in (
+        (["ddp", "hsdp"], {DDP, HSDP}),
+        (["fsdp", "hsdp"], {FSDP}),
+        (["zero1", "hsdp"], {ZERO1, HSDP}),
+    ):
         space = enumerate_space(job(hosts=(8,), allowed={**allowed, "sharding": names}))
         assert set(space.columns.sharding.tolist()) == found, names
 

@@ -1,4 +1,4 @@
-"""Layers are shared out by GPU type where the fastest type alone has its ranks further apart."""
+"""Layers are shared out by GPU type where the best type alone has its ranks further apart, and where none is best."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ from tests.build_job import job
 from tests.counted import work_clock
 
 FAST, SLOW = "B200-SXM", "H100-SXM-80G"
+Json = dict[str, Any]
+MEASURED = {
+    "layer_kind": "dense",
+    "gpu": SLOW,
+    "micro_batch_sequences": 1,
+    "tp": 8,
+    "forward_s": 1e-3,
+    "input_grad_s": 1e-3,
+    "weight_grad_s": 1e-3,
+    "activation_bytes": 1e7,
+}
 Hosts = list[tuple[int, int]]  # of every building, fast ones and slow ones
 
 
@@ -112,6 +123,35 @@ def test_against_every_way_to_put_stage_groups_into_buildings(
     rows = {name: np.array([value]) for name, value in (("tp", 8), ("cp", 1), ("pp", pp), ("dp", dp))}
     found = fits_uncrossed(request.cluster, pools, rows, ranks_may_cross=ranks_cross, replicas_may_cross=replicas_cross)
     assert bool(found[0]) == fits
+
+
+def one_building(job_changes: Json, slow_changes: Json, constraints: Json) -> PlanRequest:
+    """Two fast hosts and a slow one in a building, whose type and job have other figures."""
+    document = request_of([(2, 1)]).model_dump(mode="json")
+    document["workload"] |= job_changes
+    document["constraints"] |= constraints
+    document["cluster"]["pools"][1]["gpu"] |= slow_changes
+    return PlanRequest.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("job_changes", "slow_changes", "constraints", "asked"),
+    [
+        ({}, {}, {}, False),
+        ({}, {"fp8_flops_per_s": 2e16}, {}, False),
+        ({"precision": "fp8"}, {}, {}, False),
+        ({"precision": "fp8"}, {"fp8_flops_per_s": 2e16}, {}, True),
+        ({}, {"memory_bytes_per_s": 2e13}, {}, True),
+        ({}, {"memory_bytes": 3e11}, {}, True),
+        ({"layer_profiles": [MEASURED]}, {}, {}, True),
+        ({}, {}, {"pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": "b0"}]}, True),
+    ],
+)
+def test_only_what_is_best_in_everything_leaves_layers_by_type_out(
+    job_changes: Json, slow_changes: Json, constraints: Json, *, asked: bool
+) -> None:
+    """A type that was fastest in BF16 alone kept a plan from being looked for that takes a quarter less in FP8."""
+    assert ((2, 1) in shared_out(one_building(job_changes, slow_changes, constraints))) == asked
 
 
 def inside_one(hosts: Hosts, pp: int, dp: int) -> Iterator[tuple[bool, bool]]:
