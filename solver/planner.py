@@ -11,7 +11,7 @@ from collections.abc import Callable
 from models.diagnostic import Diagnostic
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.request import PlanRequest
-from solver.bounds.work import light_bound_s
+from solver.bounds.work import light_bound_s, other_shares_fit
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.configurations.unusual import covering, with_every_degree
@@ -43,7 +43,9 @@ def validate(request: PlanRequest) -> tuple[Reason, ...]:
     context, space = Context.of(request), enumerate_space(request)
     reasons = memory_reasons(context, space) if len(space) else space_reasons(context)
     every = with_every_degree(request) if reasons else None
-    return reasons if every is None or _nothing_fits(every) else ()
+    if every is not None and not _nothing_fits(every):
+        return ()
+    return () if _is_short_of_memory(reasons) and _others_fit(every or request) else reasons
 
 
 def check(request: PlanRequest) -> RequestCheck:
@@ -99,7 +101,7 @@ def _for_every_degree(
     """Infeasible only where no degree beside the usual ones helps either; not found where no time is left to see."""
     every = with_every_degree(request)
     if every is None or _nothing_fits(every):
-        return usual
+        return _unless_others_fit(every or request, usual)
     elapsed_s = hooks.clock() - hooks.started_s
     if hooks.cancelled() or elapsed_s >= request.options.time_limit_s:
         least_s = light_bound_s(Context.of(every))
@@ -108,7 +110,27 @@ def _for_every_degree(
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
     other = _searched(every, hooks, NoWorkerPool(), params, begin_with)
-    return usual if isinstance(other, Infeasible) else other
+    return _unless_others_fit(every, usual) if isinstance(other, Infeasible) else other
+
+
+def _unless_others_fit(request: PlanRequest, usual: Infeasible) -> Infeasible | NotFound:
+    """What is infeasible, or not found where memory is short for the layers that an even split gives its stages alone.
+
+    A plan counts as even with any number of layers on its first and last stage; those that are tried follow a rule.
+    """
+    if not _is_short_of_memory(usual.reasons) or not _others_fit(request):
+        return usual
+    detail = f"{usual.reasons[0].detail}; with fewer layers on the first or the last stage some may fit, none was tried"
+    return NotFound(lower_bound_s=light_bound_s(Context.of(request)), detail=detail, elapsed_s=usual.elapsed_s)
+
+
+def _is_short_of_memory(reasons: tuple[Reason, ...]) -> bool:
+    return any(one.code == "memory-too-small" for one in reasons)
+
+
+def _others_fit(request: PlanRequest) -> bool:
+    """Whether some configuration may fit with other layers per stage than those that are tried."""
+    return other_shares_fit(Context.of(request), enumerate_space(request))
 
 
 def _nothing_fits(request: PlanRequest) -> bool:

@@ -18,7 +18,7 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.bounded import Bounds, merged
 from solver.bounds.crossing_messages import CrossingDelay
 from solver.bounds.cuts import cuts
-from solver.bounds.even_memory import RankMemory, ends_of, ranks_in_memory
+from solver.bounds.even_memory import RankMemory, capacity_for_other_shares, ends_of, ranks_in_memory
 from solver.bounds.even_pipelines import even_pipelines, even_pipelines_s, with_ends
 from solver.bounds.gradient_exchange import smallest_stages
 from solver.bounds.lightest import Seconds, backward, both, forward, inner_rank_s, lightest_rank_s, total_s
@@ -33,6 +33,8 @@ from solver.cost.compute import peak_flops_per_s
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES
+
+ROWS_AT_ONCE = 8_192  # of a space whose memory is asked for: few enough that the columns of their costs stay small
 
 
 def speed_of_light_s(context: Context) -> float:
@@ -122,6 +124,17 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
         memory = RankMemory.of(prices, Shares.of(prices[0], even.family))
         fits[~by_type], need_bytes[~by_type] = memory.fits, memory.need_bytes
     return fits, need_bytes
+
+
+def other_shares_fit(context: Context, space: Space) -> bool:
+    """Whether some even configuration may fit into memory with other layers per stage than the even split gives."""
+    even = np.flatnonzero((space.layer_split != BY_GPU_TYPE) & (space.columns.pp > 1))
+    for rows in np.array_split(even, -(-len(even) // ROWS_AT_ONCE) or 1):
+        some = space.take(rows)
+        prices = [StageCosts(context, gpu_class, some.columns) for gpu_class in context.gpu_classes.values()]
+        if capacity_for_other_shares(prices, some.family).any():
+            return True
+    return False
 
 
 def _even_bounds(context: Context, space: Space) -> Bounds:

@@ -1,7 +1,6 @@
 """Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-By arithmetic, without a search. A remedy is offered only where the same arithmetic finds a configuration that fits once
-it is applied.
+By arithmetic, without a search; a remedy is offered only where with it the same arithmetic finds what fits.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from models.cluster import GpuType
 from models.outcome import Reason
 from models.request import AllowedDegrees, PlanRequest
 from models.schedule import MAX_OPERATIONS
+from models.statements import SPACE_LIMITS
 from solver.arrays import IntArray
 from solver.bounds.work import lower_bounds, memory_needs
 from solver.configurations.enumerate import OPERATIONS_EACH, Space, enumerate_space
@@ -235,14 +235,14 @@ def placement_reasons(context: Context, space: Space, late: Late = lambda: False
 
 
 def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
-    """No configuration can be as fast as the objective asks."""
+    """No configuration that is looked for can be as fast as the objective asks; which these are is said."""
     target_s = context.request.objective.target_iteration_s or 0.0
     return (
         Reason(
             code="target-out-of-reach",
             pointer="/objective/target_iteration_s",
-            detail=f"the target is {target_s:.4g} s, no configuration of the {context.usable_gpus} GPUs takes less "
-            f"than {fastest_s:.4g} s",
+            detail=f"the target is {target_s:.4g} s, no configuration that is looked for on the {context.usable_gpus} "
+            f"GPUs takes less than {fastest_s:.4g} s. {SPACE_LIMITS.statement()}",
             remedies=(
                 f"set target_iteration_s above {fastest_s:.4g}; the objective iteration_time finds what is reached",
             ),
