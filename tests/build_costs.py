@@ -19,6 +19,7 @@ from solver.cost.columns import Columns, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost, stage_cost
@@ -95,32 +96,22 @@ class Costs:
         """Cost of a stage whose layers are all of one kind."""
         pool, last = self.pool(place), self.configuration.degrees.num_stages - 1
         has_experts, layers = self.request.workload.architecture.moe is not None, self.configuration.layers_per_stage
-        return stage_cost(
-            job_of(self.request.workload),
-            pool.gpu,
-            fabric_of(pool),
-            self.stack,
-            self.columns,
-            num_dense_layers=0 if has_experts else layers[stage],
-            num_moe_layers=layers[stage] if has_experts else 0,
-            has_embedding=int(stage == 0),
-            has_logits=int(stage == last),
-            layer_profiles=self.request.workload.layer_profiles,
-        )
+        parts = {
+            "dense": 0 if has_experts else layers[stage],
+            "moe": layers[stage] if has_experts else 0,
+            "embedding": int(stage == 0),
+            "logits": int(stage == last),
+        }
+        return stage_cost(self._setting(pool), parts, self.request.workload.layer_profiles)
+
+    def _setting(self, pool: Pool) -> Setting:
+        return Setting.of(job_of(self.request.workload), pool.gpu, fabric_of(pool), self.stack, self.columns)
 
     def static(self, place: str, stage: int) -> StaticMemory:
         """Memory that no schedule changes."""
         pool, cost = self.pool(place), self.stage(place, stage)
-        return static_memory(
-            job_of(self.request.workload),
-            pool.gpu,
-            fabric_of(pool),
-            self.stack,
-            self.columns,
-            parameters=cost.parameters,
-            expert_parameters=cost.expert_parameters,
-            has_logits=int(stage == self.configuration.degrees.num_stages - 1),
-        )
+        is_last = stage == self.configuration.degrees.num_stages - 1
+        return static_memory(self._setting(pool), cost.parameters, cost.expert_parameters, has_logits=int(is_last))
 
     def room_bytes(self, place: str, stage: int) -> float:
         """Memory left for activations."""

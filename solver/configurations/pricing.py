@@ -94,10 +94,14 @@ class StageCosts:
         """The whole model on one stage group: all layers and both ends."""
         return self.of(*kinds(self.context, 0, self.context.job.num_layers), embedding=1.0, logits=1.0)
 
+    @property
+    def _setting(self) -> Setting:
+        own = self.gpu_class
+        return Setting.of(self.context.job, own.gpu, own.fabric, self.context.stack, self.columns)
+
     def priced_parts(self) -> PartCosts:
         """The parts of all rows, priced anew."""
-        job, profiles = self.context.job, self.context.request.workload.layer_profiles
-        at = Setting.of(job, self.gpu_class.gpu, self.gpu_class.fabric, self.context.stack, self.columns)
+        job, profiles, at = self.context.job, self.context.request.workload.layer_profiles, self._setting
         lacking = {"dense": job.num_moe_layers and not job.num_dense_layers, "moe": not job.num_moe_layers}
         parts = [{} if lacking.get(kind) else {kind: part_cost(at, kind, profiles)} for kind in PART_KINDS]
         dense, moe, embedding, logits = (stage_of(one, dict.fromkeys(one, 1.0), len(self.columns)) for one in parts)
@@ -107,16 +111,7 @@ class StageCosts:
         self, parameters: FloatArray, experts: FloatArray, *, has_logits: FloatArray | float = 0.0
     ) -> FloatArray:
         """Model state, buffers and framework on one GPU that holds so many parameters."""
-        return static_memory(
-            self.context.job,
-            self.gpu_class.gpu,
-            self.gpu_class.fabric,
-            self.context.stack,
-            self.columns,
-            parameters=parameters,
-            expert_parameters=experts,
-            has_logits=has_logits,
-        ).total_bytes
+        return static_memory(self._setting, parameters, experts, has_logits=has_logits).total_bytes
 
     def update_s(self, parameters: FloatArray, experts: FloatArray) -> FloatArray:
         """Optimizer step of one GPU that holds so many parameters (seconds)."""

@@ -13,6 +13,7 @@ from solver.configurations.pricing import StageCosts, kinds
 from solver.context import Context, GpuClass
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
+from solver.cost.layer import Setting
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
@@ -54,15 +55,8 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
         np.bincount(rank_of, weights=values, minlength=num_ranks).astype(np.float64)
         for values in (cost.parameters, cost.expert_parameters)
     )
-    static = static_memory(
-        context.job,
-        gpu_class.gpu,
-        gpu_class.fabric,
-        context.stack,
-        columns,
-        parameters=parameters,
-        expert_parameters=experts,
-        has_logits=(np.arange(num_ranks) == rank_of[-1]).astype(np.float64),
-    )
+    setting = Setting.of(context.job, gpu_class.gpu, gpu_class.fabric, context.stack, columns)
+    has_logits = (np.arange(num_ranks) == rank_of[-1]).astype(np.float64)
+    static = static_memory(setting, parameters, experts, has_logits=has_logits)
     update = optimizer_s(parameters, experts, columns, gpu=gpu_class.gpu, stack=context.stack, job=context.job)
     return PoolStages(cost=cost, static=static, optimizer_s=update)

@@ -15,13 +15,18 @@ from solver.cost.fabric import Fabric
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Where the ranks of one kind of communicator sit."""
+    """Where the ranks of one kind of communicator sit, the rates that they reach, and latencies (seconds).
+
+    `start_s` is that of any operation, `pass_s` that of one pass over the group, see `pass_latency_s`.
+    """
 
     ranks: FloatArray
     local_ranks: FloatArray
     bus_bytes_per_s: FloatArray
     nic_bytes_per_s: float
     scale_up_bytes_per_s: float | FloatArray
+    start_s: float
+    pass_s: FloatArray
 
 
 def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProfile) -> RankGroup:
@@ -35,7 +40,9 @@ def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProf
     nic = fabric.nic_bytes_per_s * stack.scale_out_efficiency.value
     rings = local / ring_slowdown(local, ranks / local, domain, stack.ring_contention.value)
     bus = np.where(local >= ranks, scale_up, np.minimum(scale_up, nic * rings))
-    return RankGroup(ranks.astype(np.float64), local, bus, nic, scale_up)
+    all_ranks = ranks.astype(np.float64)
+    pass_s = pass_latency_s(all_ranks, local, fabric)
+    return RankGroup(all_ranks, local, bus, nic, scale_up, stack.collective_latency_s.value, pass_s)
 
 
 def ring_slowdown(local: FloatArray, domains: FloatArray, domain_gpus: int, contention: float) -> FloatArray:
@@ -57,68 +64,59 @@ def _share(group: RankGroup) -> FloatArray:
     return (group.ranks - 1.0) / np.maximum(group.ranks, 1.0)
 
 
-def hop_latency_s(group: RankGroup, fabric: Fabric) -> FloatArray:
+def pass_latency_s(ranks: FloatArray, local: FloatArray, fabric: Fabric) -> FloatArray:
     """Latency of one pass over a group in a tree: every local hop, and the logarithm of the network hops.
 
     (l - 1) a_local + log2(n/l) a_network for n ranks of which l share a domain. Source: NCCL graph/tuning.cc.
-    >>> group = RankGroup(np.array([16.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+
     >>> fabric = Fabric(1e9, 4, 1e9, 4, scale_up_latency_s=1e-6, scale_out_latency_s=1e-5)
-    >>> float(hop_latency_s(group, fabric)[0].round(9))
+    >>> float(pass_latency_s(np.array([16.0]), np.array([4.0]), fabric)[0].round(9))
     2.3e-05
     """
-    domains = np.maximum(group.ranks / group.local_ranks, 1.0)
-    network = np.log2(domains)
-    return (group.local_ranks - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
+    network = np.log2(np.maximum(ranks / local, 1.0))
+    return (local - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
 
 
-def all_reduce_s(payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile) -> FloatArray:
+def all_reduce_s(payload_bytes: FloatArray, group: RankGroup) -> FloatArray:
     """2 (n-1)/n S / bus bandwidth plus two passes of latency; nothing for a single rank.
 
     Source: Patarasuk & Yuan 2009 (ring), nccl-tests (bus bandwidth), NCCL trees for the latency.
 
-    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
-    >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
-    >>> all_reduce_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
+    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9, 3e-5, np.array([1.5e-5]))
+    >>> all_reduce_s(np.array([8e6]), group).round(6).tolist()
     [0.01206]
     """
-    latency = stack.collective_latency_s.value + 2.0 * hop_latency_s(group, fabric)
-    time = latency + 2.0 * _share(group) * payload_bytes / group.bus_bytes_per_s
+    time = group.start_s + 2.0 * group.pass_s + 2.0 * _share(group) * payload_bytes / group.bus_bytes_per_s
     return np.where(group.ranks > 1, time, 0.0)
 
 
-def gather_s(payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile) -> FloatArray:
+def gather_s(payload_bytes: FloatArray, group: RankGroup) -> FloatArray:
     """All-gather or reduce-scatter of a whole array of S bytes: (n-1)/n S / bus bandwidth plus one pass.
 
     Source: nccl-tests (bus bandwidth).
 
-    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
-    >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
-    >>> gather_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
+    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9, 3e-5, np.array([1.5e-5]))
+    >>> gather_s(np.array([8e6]), group).round(6).tolist()
     [0.006045]
     """
-    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric)
-    time = latency + _share(group) * payload_bytes / group.bus_bytes_per_s
+    time = group.start_s + group.pass_s + _share(group) * payload_bytes / group.bus_bytes_per_s
     return np.where(group.ranks > 1, time, 0.0)
 
 
-def all_to_all_s(
-    payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile, *, copies_across: FloatArray
-) -> FloatArray:
+def all_to_all_s(payload_bytes: FloatArray, group: RankGroup, *, copies_across: FloatArray) -> FloatArray:
     """Pairwise exchange of S bytes per rank: the local part over scale-up, the rest over the rank's own NIC.
 
     Both at once: max(local share S / scale-up rate, remote share S / NIC rate) plus one pass of latency.
     `copies_across` is the share of the remote copies that really travel, see `remote_copies_share`.
 
-    >>> group = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1e9]), 1e9, 1e10)
-    >>> fabric, stack = Fabric(1e10, 8, 1e9, 8), StackProfile(name="any")
-    >>> all_to_all_s(np.array([1e9]), group, fabric, stack, copies_across=np.array([1.0])).round(3).tolist()
+    >>> group = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1e9]), 1e9, 1e10, 3e-5, np.array([5e-5]))
+    >>> all_to_all_s(np.array([1e9]), group, copies_across=np.array([1.0])).round(3).tolist()
     [0.5]
     """
     inside = np.maximum(group.local_ranks - 1.0, 0.0) / np.maximum(group.ranks, 1.0)
     across = np.maximum(group.ranks - group.local_ranks, 0.0) / np.maximum(group.ranks, 1.0)
-    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric)
     remote = across * copies_across * payload_bytes / group.nic_bytes_per_s
-    time = latency + np.maximum(inside * payload_bytes / group.scale_up_bytes_per_s, remote)
+    time = group.start_s + group.pass_s + np.maximum(inside * payload_bytes / group.scale_up_bytes_per_s, remote)
     return np.where(group.ranks > 1, time, 0.0)
 
 
@@ -128,7 +126,7 @@ def remote_copies_share(group: RankGroup, copies: float | FloatArray, max_hosts:
     With K copies spread evenly over D hosts, (D - 1)(1 - (1 - 1/D)^K) of the remote hosts are hit; routing may cap the
     hosts at M. The host passes them on over scale-up links (arXiv 2412.19437, 3.2.2).
 
-    >>> both = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1.0]), 1.0, 1.0)
+    >>> both = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1.0]), 1.0, 1.0, 0.0, np.array([0.0]))
     >>> remote_copies_share(both, 2.0, 0).tolist()
     [0.75]
     """

@@ -94,13 +94,13 @@ def step_traffic(
         if not np.any(used):
             continue
         gradients = job.optimizer.gradient_bytes_per_parameter * parameters
-        summed = all_reduce_s(gradients, group, fabric, stack)
-        scattered = gather_s(gradients, group, fabric, stack)
-        across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), groups.replicate, fabric, stack)
+        summed = all_reduce_s(gradients, group)
+        scattered = gather_s(gradients, group)
+        across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), groups.replicate)
         mode = columns.sharding
         choice = [summed, scattered + across, np.zeros_like(summed), across]
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
-        gathered = gather_s(job.value_bytes * parameters, group, fabric, stack)
+        gathered = gather_s(job.value_bytes * parameters, group)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
     return StepTraffic(reduce_time, gather_time)
 
@@ -137,8 +137,8 @@ def layer_traffic(
         used = sharded & (parameters > 0)
         if not np.any(used):
             continue
-        gather_time = gather_time + np.where(used, gather_s(job.value_bytes * parameters, group, fabric, stack), 0.0)
-        scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group, fabric, stack), 0.0)
+        gather_time = gather_time + np.where(used, gather_s(job.value_bytes * parameters, group), 0.0)
+        scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group), 0.0)
     return LayerTraffic(gather_time, scatter_time)
 
 

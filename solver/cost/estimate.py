@@ -192,16 +192,7 @@ def _peak_bytes(at: Setting, pipe: Pipeline, schedule: Schedule) -> FloatArray:
         (pipe.inner, inner_rank, (columns.pp == 1).astype(np.float64)),
         (pipe.last, columns.pp - 1, np.ones(len(columns))),
     ):
-        static = static_memory(
-            at.job,
-            at.gpu,
-            at.fabric,
-            at.stack,
-            columns,
-            parameters=stage.parameters,
-            expert_parameters=stage.expert_parameters,
-            has_logits=has_logits,
-        )
+        static = static_memory(at, stage.parameters, stage.expert_parameters, has_logits=has_logits)
         held = peak_activations(columns, rank, schedule=schedule) * stage.activation_bytes
         here = static.total_bytes + held
         peak = np.maximum(peak, np.where((columns.pp > 2) | (stage is not pipe.inner), here, 0.0))

@@ -221,10 +221,10 @@ def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
     """
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
     hidden = at.tokens * at.job.hidden_size * at.job.value_bytes
-    forward = 2.0 * all_reduce_s(hidden, group, at.fabric, at.stack)
+    forward = 2.0 * all_reduce_s(hidden, group)
     weight = np.zeros_like(forward)
     if at.stack.sequence_parallel:
-        weight = 2.0 * gather_s(hidden, group, at.fabric, at.stack)
+        weight = 2.0 * gather_s(hidden, group)
     overlap = at.stack.tensor_parallel_overlap.value
     return Times(
         exposed_s(forward, hides.forward_s, overlap),
@@ -238,7 +238,7 @@ def _context_parallel(at: Setting, shape: LayerShape) -> Times:
     cp = at.columns.cp
     group = group_of(cp, at.columns.tp, at.fabric, at.stack)
     keys_values = at.tokens * cp * shape.kv_width / at.tp * at.job.value_bytes
-    forward = gather_s(keys_values, group, at.fabric, at.stack)
+    forward = gather_s(keys_values, group)
     core_forward, core_backward = _core_s(at, shape)
     overlap = 1.0 if at.stack.context_parallel_ring else 0.0
     backward = exposed_s(2.0 * forward, core_backward, overlap)
@@ -255,7 +255,7 @@ def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
     group = group_of(ranks, np.ones_like(ranks), at.fabric, at.stack)
     copies = at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * at.job.value_bytes
     across = remote_copies_share(group, at.job.experts_per_token, at.job.max_nodes_per_token)
-    one_way = all_to_all_s(copies * at.stack.expert_imbalance.value, group, at.fabric, at.stack, copies_across=across)
+    one_way = all_to_all_s(copies * at.stack.expert_imbalance.value, group, copies_across=across)
     both = 2.0 * one_way
     overlap = at.stack.expert_parallel_overlap.value
     ahead = exposed_s(both, hides.forward_s, overlap)
@@ -284,7 +284,7 @@ def embedding_times(at: Setting) -> Times:
     hidden = at.tokens * at.job.hidden_size * at.job.value_bytes
     light = streaming_s(3.0 * hidden / at.norm_split, at.rates)
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
-    reduction = all_reduce_s(hidden, group, at.fabric, at.stack)
+    reduction = all_reduce_s(hidden, group)
     return Times(light + reduction, np.zeros_like(light), 2.0 * light)
 
 

@@ -8,14 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from models.cluster import GpuType
-from models.stack import StackProfile
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.activations import logits_bytes, working_bytes
 from solver.cost.columns import FSDP, Columns
 from solver.cost.data_parallel import state_shards
-from solver.cost.fabric import Fabric
-from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.stage import Counts
 
@@ -41,33 +37,25 @@ class StaticMemory:
 
 
 def static_memory(
-    job: Job,
-    gpu: GpuType,
-    fabric: Fabric,
-    stack: StackProfile,
-    columns: Columns,
-    *,
-    parameters: FloatArray,
-    expert_parameters: FloatArray,
-    has_logits: Counts = 0,
+    at: Setting, parameters: FloatArray, expert_parameters: FloatArray, *, has_logits: Counts = 0
 ) -> StaticMemory:
-    """Model state of the stage's local parameters by sharding, buffers and framework.
+    """Model state of a stage's parameters on one GPU, dense ones and of experts, by sharding; buffers and framework.
 
     Mixed-precision Adam: 2 weight + 4 gradient + 12 state per parameter; ZeRO-1 splits the 12, FSDP all of it
     (arXiv 1910.02054). FSDP also holds gathered blocks.
     """
-    dense_shards, expert_shards = state_shards(columns)
-    sharded = columns.sharding >= FSDP
+    job = at.job
+    dense_shards, expert_shards = state_shards(at.columns)
+    sharded = at.columns.sharding >= FSDP
     own = parameters + expert_parameters
     split = parameters / dense_shards + expert_parameters / expert_shards
     resident = np.where(sharded, split, own)
-    at = Setting.of(job, gpu, fabric, stack, columns)
     return StaticMemory(
         weights_bytes=job.value_bytes * resident,
         gradients_bytes=job.optimizer.gradient_bytes_per_parameter * resident,
         optimizer_bytes=job.optimizer.state_bytes_per_parameter * split,
         buffers_bytes=_buffers_bytes(at, sharded, np.asarray(has_logits, dtype=np.float64)),
-        framework_bytes=np.full(columns.tp.shape, stack.framework_bytes.value),
+        framework_bytes=np.full(at.columns.tp.shape, at.stack.framework_bytes.value),
     )
 
 

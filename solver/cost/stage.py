@@ -8,8 +8,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from models.cluster import GpuType
-from models.stack import StackProfile
 from models.workload import LayerProfile
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost import activations
@@ -17,7 +15,6 @@ from solver.cost.collectives import exposed_s
 from solver.cost.columns import RECOMPUTE_CODES, Columns
 from solver.cost.compute import Times
 from solver.cost.data_parallel import layer_traffic
-from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
 from solver.cost.layer import LayerCost, Setting, embedding_times, layer_cost, logits_times
 
@@ -60,32 +57,15 @@ class StageCost:
 
 
 def stage_cost(
-    job: Job,
-    gpu: GpuType,
-    fabric: Fabric,
-    stack: StackProfile,
-    columns: Columns,
-    *,
-    num_dense_layers: Counts,
-    num_moe_layers: Counts,
-    has_embedding: Counts,
-    has_logits: Counts,
-    layer_profiles: Sequence[LayerProfile] = (),
+    at: Setting, counts: Mapping[PartKind, Counts], layer_profiles: Sequence[LayerProfile] = ()
 ) -> StageCost:
-    """A stage with the given layers; every argument after `columns` broadcasts over its rows.
+    """A stage with so many layers of each kind, embeddings and logits; the counts broadcast over the rows of `at`.
 
     A measured profile replaces times and bytes of its layer kind on the rows whose GPU type, micro-batch, degrees and
     recomputation it matches; its times already contain the in-layer communication.
     """
-    at = Setting.of(job, gpu, fabric, stack, columns)
-    counts: dict[PartKind, Counts] = {
-        "dense": num_dense_layers,
-        "moe": num_moe_layers,
-        "embedding": has_embedding,
-        "logits": has_logits,
-    }
     parts = {kind: part_cost(at, kind, layer_profiles) for kind in PART_KINDS if np.any(np.asarray(counts[kind]) > 0)}
-    return stage_of(parts, counts, len(columns))
+    return stage_of(parts, counts, len(at.columns))
 
 
 def part_cost(at: Setting, kind: PartKind, layer_profiles: Sequence[LayerProfile] = ()) -> StageCost:

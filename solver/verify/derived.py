@@ -16,20 +16,14 @@ from solver.cost.compute import peak_flops_per_s
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import fabric_of
 from solver.cost.job import Job, job_of
+from solver.cost.layer import Setting
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
-from solver.cost.stage import StageCost, stage_cost
+from solver.cost.stage import PART_KINDS, StageCost, stage_cost
 from solver.verify.facts import Facts
 
-
-@dataclass(frozen=True)
-class StageLayers:
-    """Layers of one stage by kind, and which ends of the model it carries. Multi-token prediction rides on the last."""
-
-    num_dense: int
-    num_moe: int
-    num_embeddings: int
-    num_logits: int
+# Dense layers, MoE layers, embeddings and logits of one stage. Multi-token prediction is on the last stage.
+StageParts = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -37,8 +31,8 @@ class Derived:
     """Stage costs of a plan's configuration; every method names the pool whose GPUs it is about."""
 
     facts: Facts
-    _stages: dict[tuple[int, StageLayers], StageCost] = field(default_factory=dict, repr=False, compare=False)
-    _private: dict[tuple[int, StageLayers, int], float] = field(default_factory=dict, repr=False, compare=False)
+    _stages: dict[tuple[int, StageParts], StageCost] = field(default_factory=dict, repr=False, compare=False)
+    _private: dict[tuple[int, StageParts, int], float] = field(default_factory=dict, repr=False, compare=False)
     _static: dict[tuple[int, int], StaticMemory] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -60,11 +54,11 @@ class Derived:
         return columns_of(self.facts.configuration)
 
     @cached_property
-    def layers(self) -> tuple[StageLayers, ...]:
-        """Every stage's layers, in model order."""
+    def parts(self) -> tuple[StageParts, ...]:
+        """What every stage consists of, in model order."""
         counts = self.facts.configuration.layers_per_stage
         architecture = self.facts.request.workload.architecture
-        stages, first = [], 0
+        stages, first = list[StageParts](), 0
         for stage, count in enumerate(counts):
             kinds = [architecture.is_moe_layer(layer) for layer in range(first, first + count)]
             first += count
@@ -72,7 +66,7 @@ class Derived:
             if is_last:
                 kinds += [architecture.is_moe_layer(architecture.num_layers - 1)] * architecture.num_mtp_layers
             logits = 1 + architecture.num_mtp_layers if is_last else 0
-            stages.append(StageLayers(kinds.count(False), kinds.count(True), int(stage == 0), logits))
+            stages.append((kinds.count(False), kinds.count(True), int(stage == 0), logits))
         return tuple(stages)
 
     @cached_property
@@ -86,21 +80,12 @@ class Derived:
 
     def stage(self, pool: Pool, stage: int) -> StageCost:
         """Cost per micro-batch of one stage on the GPUs of a pool."""
-        layers = self.layers[stage]
-        key = (self._kinds[pool.id], layers)
+        parts = self.parts[stage]
+        key = (self._kinds[pool.id], parts)
         if key not in self._stages:
-            self._stages[key] = stage_cost(
-                self.job,
-                pool.gpu,
-                fabric_of(pool),
-                self.stack,
-                self.columns,
-                num_dense_layers=layers.num_dense,
-                num_moe_layers=layers.num_moe,
-                has_embedding=layers.num_embeddings,
-                has_logits=layers.num_logits,
-                layer_profiles=self.facts.request.workload.layer_profiles,
-            )
+            profiles = self.facts.request.workload.layer_profiles
+            counts = dict(zip(PART_KINDS, parts, strict=True))
+            self._stages[key] = stage_cost(_setting(self, pool), counts, profiles)
         return self._stages[key]
 
     @cached_property
@@ -126,16 +111,8 @@ class Derived:
         key = (self._kinds[pool.id], pipeline_rank)
         if key not in self._static:
             dense, expert = self.parameters(pool, pipeline_rank)
-            self._static[key] = static_memory(
-                self.job,
-                pool.gpu,
-                fabric_of(pool),
-                self.stack,
-                self.columns,
-                parameters=dense,
-                expert_parameters=expert,
-                has_logits=int(self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)),
-            )
+            is_last = self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)
+            self._static[key] = static_memory(_setting(self, pool), dense, expert, has_logits=int(is_last))
         return self._static[key]
 
     def memory_limit_bytes(self, pool: Pool) -> float:
@@ -149,7 +126,7 @@ class Derived:
 
     def private_exchange_s(self, pool: Pool, stage: int, num_replicas: int) -> float:
         """Gradient reduction and parameter gathering of a stage among so many replicas in one pool."""
-        key = (self._kinds[pool.id], self.layers[stage], num_replicas)
+        key = (self._kinds[pool.id], self.parts[stage], num_replicas)
         if key not in self._private:
             cost = self.stage(pool, stage)
             traffic = step_traffic(
@@ -174,3 +151,7 @@ class Derived:
     def peak_flops_per_s(self, pool: Pool) -> float:
         """Datasheet peak of one GPU in the precision of the workload."""
         return peak_flops_per_s(pool.gpu, self.facts.request.workload.precision)
+
+
+def _setting(derived: Derived, pool: Pool) -> Setting:
+    return Setting.of(derived.job, pool.gpu, fabric_of(pool), derived.stack, derived.columns)

@@ -12,7 +12,8 @@ from models.cluster import Pool
 from models.plan import Configuration, Degrees, Route
 from solver.cost.columns import RECOMPUTE_CODES, ZERO1, columns_from
 from solver.cost.fabric import fabric_of
-from solver.cost.stage import stage_cost
+from solver.cost.layer import Setting
+from solver.cost.stage import Counts, PartKind, stage_cost
 from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import Case
 from solver.verify.deep.trial import Trial
@@ -46,18 +47,14 @@ def bound_of_space_s(case: Case) -> float:
     moe = sum(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))
     least = inf
     for pool in usable_pools(case.request):
-        cost = stage_cost(
-            case.derived.job,
-            pool.gpu,
-            fabric_of(pool),
-            case.derived.stack,
-            columns,
-            num_dense_layers=architecture.num_layers - moe,
-            num_moe_layers=moe,
-            has_embedding=1,
-            has_logits=1,
-            layer_profiles=workload.layer_profiles,
-        )
+        at = Setting.of(case.derived.job, pool.gpu, fabric_of(pool), case.derived.stack, columns)
+        parts: dict[PartKind, Counts] = {
+            "dense": architecture.num_layers - moe,
+            "moe": moe,
+            "embedding": 1,
+            "logits": 1,
+        }
+        cost = stage_cost(at, parts, workload.layer_profiles)
         work = cost.total_s - cost.data_parallel_s
         least = min(least, float(np.min(work * batch / columns.micro_batch * columns.tp * columns.cp)))
     return least / usable_gpus(case.request)

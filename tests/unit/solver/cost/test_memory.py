@@ -5,6 +5,7 @@ import pytest
 
 from solver.cost.estimate import rank_layers
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from solver.cost.memory import peak_activations, static_memory
 from solver.cost.stage import stage_cost
 from tests.unit.solver.cost.samples import A100, STACK, columns, configuration, fabric, gpt, mixture, workload
@@ -14,17 +15,8 @@ OLD = STACK.model_copy(update={"dropout": True, "sequence_parallel": False})
 
 def held(stack, flash, **changes):
     job = job_of(workload(gpt(), flash_attention=flash))
-    stage = stage_cost(
-        job,
-        A100,
-        fabric(),
-        stack,
-        columns(configuration(**changes)),
-        num_dense_layers=1,
-        num_moe_layers=0,
-        has_embedding=0,
-        has_logits=0,
-    )
+    at = Setting.of(job, A100, fabric(), stack, columns(configuration(**changes)))
+    stage = stage_cost(at, {"dense": 1, "moe": 0, "embedding": 0, "logits": 0})
     return float(stage.activation_bytes[0])
 
 
@@ -59,7 +51,7 @@ def test_model_state_by_sharding(sharding, bytes_per_parameter):
     job = job_of(workload())
     row = columns(configuration(dp=8, sharding=sharding, shard_group=2))
     million = np.array([1e6])
-    memory = static_memory(job, A100, fabric(), STACK, row, parameters=million, expert_parameters=np.zeros(1))
+    memory = static_memory(Setting.of(job, A100, fabric(), STACK, row), million, np.zeros(1))
     state = memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes
     assert state[0] == pytest.approx(bytes_per_parameter * 1e6)
 
@@ -67,7 +59,7 @@ def test_model_state_by_sharding(sharding, bytes_per_parameter):
 def test_experts_shard_over_their_own_group():
     job = job_of(workload(mixture()))
     row = columns(configuration(dp=8, ep=4, sharding=1, shard_group=8))
-    memory = static_memory(job, A100, fabric(), STACK, row, parameters=np.zeros(1), expert_parameters=np.array([1e6]))
+    memory = static_memory(Setting.of(job, A100, fabric(), STACK, row), np.zeros(1), np.array([1e6]))
     assert memory.optimizer_bytes[0] == pytest.approx(12e6 / 2)
 
 

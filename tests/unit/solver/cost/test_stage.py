@@ -5,6 +5,7 @@ import pytest
 
 from models.workload import LayerProfile
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from solver.cost.stage import stage_cost
 from tests.unit.solver.cost.samples import A100, STACK, columns, configuration, fabric, gpt, mixture, workload
 
@@ -22,18 +23,8 @@ PROFILE = LayerProfile(
 
 
 def stage(rows, *, layers=1, moe=0, profiles=(), architecture=None, embedding=0, logits=0):
-    return stage_cost(
-        job_of(workload(architecture)),
-        A100,
-        fabric(),
-        STACK,
-        rows,
-        num_dense_layers=layers,
-        num_moe_layers=moe,
-        has_embedding=embedding,
-        has_logits=logits,
-        layer_profiles=profiles,
-    )
+    at = Setting.of(job_of(workload(architecture)), A100, fabric(), STACK, rows)
+    return stage_cost(at, {"dense": layers, "moe": moe, "embedding": embedding, "logits": logits}, profiles)
 
 
 def test_layer_counts_broadcast_over_rows():
