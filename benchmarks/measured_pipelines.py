@@ -14,10 +14,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineSchedule, PipelineStage
 from solver.calibration.report import ErrorSummary, ReportBuilder, ValidationReport, error_pct
 from solver.pipeline.generators.list_scheduler import with_messages
-from solver.pipeline.portfolio import candidates, quick_schedule
+from solver.pipeline.portfolio import candidates
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay_shape
 

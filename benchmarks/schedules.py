@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.compiled import compile_first
+from benchmarks.first_schedules import quick_schedule
 from benchmarks.pipeline_cases import FAMILIES, family_case, random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay_shape
 from solver.pipeline.solve import solve_pipeline

@@ -1,22 +1,17 @@
 """All generators and policies on one problem: the best order that memory allows, without search."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from models.schedule import PipelineProblem, PipelineSchedule
-from solver.pipeline.assemble import assemble
-from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.problem import PipelineOrder, PipelineShape
 from solver.pipeline.simulate import PipelineReplay
 
 TOLERANCE = 1 + 1e-9  # sums of seconds are floats
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
-SLOW = frozenset({"zb_auto", "gpipe", "zb_h1", "zb_h2", "periodic"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,37 +24,16 @@ class OrderCandidate:
     value_s: float
 
 
-def quick_schedule(
-    problem: PipelineProblem, names: tuple[str, ...] | None = None, *, clock: Callable[[], float] = time.monotonic
-) -> PipelineSchedule:
-    """The best schedule of the named generators (all by default, and the policy grid), with its bound."""
-    started = clock()
-    shape = shape_of(problem)
-    thorough = problem.num_operations <= LARGE_OPERATIONS
-    bound_s = lower_bound(problem)
-    found = candidates(shape, problem.objective, names, thorough=thorough)
-    best = best_of(found, bound_s)
-    if best is None:
-        raise ValueError(f"none of {', '.join(names or ())} applies to this layout within its memory budgets")
-    return assemble(
-        problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=max(clock() - started, 0.0)
-    )
-
-
-def candidates(
-    shape: PipelineShape, objective: str, names: tuple[str, ...] | None = None, *, thorough: bool = True
-) -> Iterator[OrderCandidate]:
-    """Every order that applies and fits, one at a time; not thorough leaves out what is slow or rarely best."""
+def candidates(shape: PipelineShape, objective: str, names: tuple[str, ...] | None = None) -> Iterator[OrderCandidate]:
+    """The orders of the named generators that apply and fit, one at a time; by default of all, and the policy grid."""
     unknown = sorted(set(names or ()) - set(GENERATORS))
     if unknown:
         raise ValueError(f"unknown generator {unknown[0]}: choose from {', '.join(GENERATORS)}")
     for name in names or tuple(GENERATORS):
-        if names is None and not thorough and name in SLOW:
-            continue
         order = GENERATORS[name](shape)
         if order is not None:
             yield from _within_budget(shape, objective, name, order)
-    if names is None and thorough:
+    if names is None:
         for index, policy in enumerate(policies(shape)):
             yield from _within_budget(shape, objective, f"policy {index}", greedy_order(shape, policy))
 

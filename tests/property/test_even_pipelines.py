@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem
 from solver.bounds.even_pipelines_kernel import UNKNOWN, PipelineRows, pipelines_s
 from solver.pipeline.bounds import makespan_bound
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from tests.pipelines import cut
 from tests.property.test_bounds import exact_optima

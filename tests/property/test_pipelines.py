@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import Operation, PipelineProblem, Sends
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.list_scheduler import greedy_order, with_messages
 from solver.pipeline.generators.list_scheduler_choice import Policy
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay, replay_shape
 from solver.pipeline.solve import solve_pipeline

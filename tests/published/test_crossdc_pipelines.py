@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from benchmarks.measured_pipelines import PipelineReport, validate_pipeline
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.pipeline.portfolio import quick_schedule
 
 MEASURED = [
     (0.0, 0.0, {"1F1B": 0.151, "ZBH1": 0.133, "ZBV": 0.118, "CrossUDSub": 0.137}),

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from models.outcome import Planned
 from models.plan import Plan
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
-from solver.pipeline.portfolio import quick_schedule
 from solver.planner import plan
 from tests.build_job import ARCHITECTURE, job
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.portfolio import quick_schedule
 from tests.pipelines import budget, cut, pipeline
 
 STAGE = {

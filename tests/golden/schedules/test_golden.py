@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from solver.pipeline.generators.registry import GENERATORS
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from tests.pipelines import budget, cut, pipeline
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.exporters.torch_schedule_csv import compute_and_comms, compute_only
 from app.faults import Refused
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.pipeline.portfolio import quick_schedule
 from tests.pipelines import cut, pipeline
 from tests.unit.app.fake_solver import SCHEDULE
 

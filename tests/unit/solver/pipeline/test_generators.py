@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem
 from solver.pipeline.generators.one_f_one_b import with_warm_ups
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import PipelineReplay, replay_shape
 from tests.pipelines import budget, cut, pipeline

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.quantise import quantise
 from solver.pipeline.simulate import replay_shape

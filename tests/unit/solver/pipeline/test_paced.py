@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from benchmarks.pipeline_cases import random_loop_case
 from models.schedule import Layout, PipelineHop, PipelineProblem, PipelineRank, PipelineStage, layout_placement
 from solver.evaluation.scheduling import CHUNKED
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.paced import PACES, by_memory_s, paced, releases
 from solver.pipeline.judge import check_schedule
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import shape_of
 from tests.pipelines import budget, pipeline
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem
 from solver.pipeline.generators.list_scheduler import greedy_order, with_messages
 from solver.pipeline.generators.list_scheduler_choice import GUIDED, Policy
@@ -18,7 +19,7 @@ from solver.pipeline.generators.periodic import SteadyState, busiest_s, steady_s
 from solver.pipeline.generators.unrolling import guide_of, in_flight, orders_of, periodic, unrolled
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.steady_states import repeat
-from solver.pipeline.portfolio import candidates, quick_schedule
+from solver.pipeline.portfolio import candidates
 from solver.pipeline.problem import PipelineShape, shape_of
 from solver.pipeline.simulate import peak_memory_bytes, replay_shape
 from solver.pipeline.solve import start

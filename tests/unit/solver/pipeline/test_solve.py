@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.pipeline.generators.list_scheduler import one_by_one
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.progress import PipelineSearch
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.solve import PUBLISH_SHARE, IncumbentPublisher, prove_and_search, search_pipeline, solve_pipeline
 from tests.pipelines import budget, cut, pipeline
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.first_schedules import quick_schedule
 from models.schedule import PipelineProblem
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.local_search.tabu import in_order, new_order, nodes_of, order_of, queue_of, tabu_orders
 from solver.pipeline.local_search.tabu_steps import load
-from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import replay_shape
 from tests.pipelines import budget, cut, pipeline, problems
