@@ -20,17 +20,9 @@ def calibration(
     except KeyError as missing:
         remedy = "The columns are those of POST /v1/calibrations at /docs, and of docs/howto/fit-a-profile.md."
         raise refused("missing-field", f"the rows have no column {missing}", remedy=remedy) from None
-    return {
-        "profile": fitted.profile.model_dump(mode="json"),
-        "rows": fitted.num_rows,
-        "fitted": dict(fitted.fitted),
-        "start_mean_abs_pct": fitted.start_mean_abs_pct,
-        "start_median_abs_pct": fitted.start_median_abs_pct,
-        "fit_mean_abs_pct": fitted.fit_mean_abs_pct,
-        "fit_median_abs_pct": fitted.fit_median_abs_pct,
-        "cross_validated_mean_abs_pct": fitted.cross_validated_mean_abs_pct,
-        "cross_validated_median_abs_pct": fitted.cross_validated_median_abs_pct,
-    }
+    errors = {name: value for name, value in vars(fitted).items() if name.endswith("_pct")}
+    found = fitted.profile.model_dump(mode="json")
+    return {"profile": found, "rows": fitted.num_rows, "fitted": dict(fitted.fitted), **errors}
 
 
 def _profile(name: str | None) -> StackProfile | None:
