@@ -113,7 +113,7 @@ def from_validation(failure: ValidationError, document: Any) -> tuple[Fault, ...
 
 
 def from_errors(errors: Iterable[Mapping[str, Any]], document: Any) -> tuple[Fault, ...]:
-    """The same for errors that pydantic has already turned into dictionaries."""
+    """The faults of a document, from errors that pydantic has already turned into dictionaries."""
     told = (error for error in errors if not _only_members_are_wrong(error))
     faults = [_fault(error, document) for error in islice(told, MAX_FAULTS)]
     return tuple(dict.fromkeys(faults))

@@ -108,7 +108,7 @@ class Configuration(Frozen):
 
     @property
     def rank_of_stages(self) -> tuple[int, ...]:
-        """The same of every stage, in model order."""
+        """The pipeline rank of every stage, in model order."""
         return tuple(map(self.rank_of_stage, range(self.degrees.num_stages)))
 
     def stages_of_rank(self, rank: int) -> list[int]:

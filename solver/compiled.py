@@ -77,7 +77,7 @@ def _retained(function: AnyFunction, **options: bool) -> AnyFunction:
 
 
 def kernels_digest(root: Path) -> str:
-    """Of the texts of all files below a folder that have kernels or their records: about 4 ms for the solver."""
+    """A digest of all files below a folder that have kernels or their records: about 4 ms for the solver."""
     digest = sha256()
     for folder, subfolders, names in os.walk(root):
         subfolders.sort()

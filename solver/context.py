@@ -102,7 +102,7 @@ class Context:
         return cls(request, stack_for(request))
 
     def for_framework(self, framework: FrameworkProfile) -> Context:
-        """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
+        """The context for another framework, with what is derived already: none of it depends on the framework."""
         other = replace(self, request=self.request.with_constraints(framework=framework))
         vars(other).update({name: value for name, value in vars(self).items() if name != "request"})
         return other

@@ -51,7 +51,7 @@ def megatron_communicators(plan: Plan, request: PlanRequest | None = None) -> st
 
 
 def widest(plan: Plan) -> Iterator[TransportChoice]:
-    """Of every dimension the choice for its widest tier, the largest message first."""
+    """The choice for the widest tier of every dimension, the largest message first."""
     for dimension in GROUPS:
         choices = [one for one in plan.transport if one.dimension == dimension]
         if choices:

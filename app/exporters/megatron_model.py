@@ -190,7 +190,7 @@ def _experts(architecture: Architecture, one: ModelDefinition) -> Fields:
 
 
 def model_arguments(architecture: Architecture) -> Iterator[Argument]:
-    """The same as arguments of Megatron-LM's command line."""
+    """The fields of `model_fields` as arguments of Megatron-LM's command line."""
     fields = model_fields(architecture)
     for name, value in fields.items():
         if name in OPPOSITES:

@@ -41,7 +41,7 @@ class ResponseCache:
         return found[1]
 
     def known(self, plan_id: str, owner: str | None) -> CachedResponse | None:
-        """The same, fresh or not: what the database may confirm by its tag alone."""
+        """The answer, fresh or not, if the owner may see it: the database may confirm it by its tag alone."""
         found = self._responses.get(plan_id)
         return None if found is None or owner not in (None, found[1].owner) else found[1]
 

@@ -124,7 +124,7 @@ class PlanStore(KeyedStore):
             return self.insert_in(connection, new)
 
     def insert_in(self, connection: sa.Connection, new: NewPlan) -> PlanRow:
-        """The same inside a transaction of the caller."""
+        """Insert a plan inside a transaction of the caller."""
         now = self._clock()
         origin = {one.name: getattr(new, one.name) for one in fields(PlanOrigin)}
         own_id = timed_id(f"{new.kind}_", now, 10 if new.kind == "plan" else 9)  # at most 40 characters

@@ -136,7 +136,7 @@ class PlanQueue(Store):
             return self.take_from(connection, holder, why="its worker went silent")
 
     def take_from(self, connection: sa.Connection, holder: str | None, *, why: str) -> list[str]:
-        """The same inside a transaction of the caller, who knows that the holder is gone."""
+        """`take_over` inside a transaction of the caller, who knows that the holder is gone."""
         held = PLANS.c.holder.is_not_distinct_from(holder)
         query = sa.select(PLANS.c.id).where(PLANS.c.state == "running", held).order_by(PLANS.c.id)
         step = partial(steps.lose, holder=holder)

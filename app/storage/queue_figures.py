@@ -29,7 +29,7 @@ class QueueFigures(Store):
         return self.positions([row]).get(row.id)
 
     def positions(self, rows: Sequence[PlanRow]) -> dict[str, int]:
-        """The same for several plans at once; those that are not queued are left out."""
+        """How many queued plans of its key go before each of these; those that are not queued are left out."""
         queued = {row.id: row for row in rows if row.state == "queued"}
         if not queued:
             return {}

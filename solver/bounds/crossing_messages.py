@@ -88,14 +88,14 @@ class CrossingDelay:
     def passes_s(
         self, num_passes: IntArray | FloatArray | float, num_ways_home: IntArray | FloatArray | float
     ) -> FloatArray:
-        """Of so many passes and, in a loop, ways home between them; zero where no replica crosses."""
+        """What crossings add to so many passes and, in a loop, ways home between them; 0 where no replica crosses."""
         if self.messages is None:
             return np.zeros(len(self.num_replicas))
         crossings = (self.num_groups - 1) * np.asarray(num_passes) + np.where(self.looped, num_ways_home, 0.0)
         return np.where(self.num_replicas > 0, crossings * self.messages.each_s(self.num_replicas), 0.0)
 
     def queued_s(self, num_messages: IntArray, beyond_s: FloatArray) -> FloatArray:
-        """Of so many messages in the slowest queue of any replica; zero where no replica crosses.
+        """Time of so many messages in the slowest queue of any replica; zero where no replica crosses.
 
         No more than `beyond_s` where it may be less than what it is.
         """

@@ -46,8 +46,8 @@ def even_pipelines(price: StageCosts, shares: Shares) -> PipelineRows:
 def with_ends(
     pipelines: PipelineRows, budgets: Sequence[FloatArray], tail: SynchronisationTail, rank_cards: FloatArray
 ) -> PipelineRows:
-    """The same with exchanges, `rank_cards` those of the last rank but one, and bytes of the first, second, last but
-    one and last rank.
+    """The pipelines with their exchanges (`rank_cards`: of the last rank but one) and the bytes of the first, second,
+    last but one and last rank.
     """
     return pipelines._replace(
         budget_qn=np.stack(budgets),

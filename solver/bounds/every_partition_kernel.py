@@ -40,12 +40,12 @@ class Partitions(NamedTuple):
     need_s: Floats
 
     def at(self, rows: Ints | slice) -> Partitions:
-        """Some of them."""
+        """The partitions of these rows."""
         return Partitions(self.gpu[rows], self.layers[rows], self.need_s[rows])
 
 
 def joined(parts: Sequence[Partitions]) -> Partitions:
-    """All of them."""
+    """The partitions of all parts, one after another."""
     return Partitions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

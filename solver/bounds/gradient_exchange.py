@@ -83,7 +83,7 @@ class GradientExchange:
         return cls(smallest, lightest, lambda retained: whole - retained * largest, np.zeros_like(whole))
 
     def times(self, factor: FloatArray) -> GradientExchange:
-        """The same where every parameter sends so many times as much, by row."""
+        """The exchange where every parameter sends `factor` times as much, by row."""
         return GradientExchange(
             factor * self.smallest,
             factor * self.lightest,

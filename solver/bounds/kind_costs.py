@@ -33,7 +33,7 @@ class AlikeCosts:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the GPU type."""
+        """The name of the GPU type, alone in a set."""
         return frozenset({self.price.gpu_class.gpu.name})
 
     @cached_property
@@ -71,12 +71,12 @@ class Kind:
 
     @cached_property
     def prices(self) -> tuple[StageCosts, ...]:
-        """By fabric."""
+        """Prices of stages on the types, by fabric."""
         return tuple(one.price for one in self.costs)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Of the GPU types."""
+        """Names of the GPU types."""
         return frozenset(price.gpu_class.gpu.name for price in self.prices)
 
     @cached_property
@@ -134,7 +134,7 @@ class Kind:
         return {}
 
     def chunk(self, windows: Windows) -> ChunkCosts:
-        """Of consecutive layers among which so many may be usual."""
+        """Costs of consecutive layers among which so many may be of the usual kind."""
         return self.known_chunks.setdefault(windows.key, ChunkCosts(self, windows))
 
     @cached_property

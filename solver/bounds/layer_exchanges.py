@@ -1,4 +1,4 @@
-"""Up to the end of its exchanges: the least time of a rank by its number of layers, on one GPU type, in columns.
+"""The least time of a rank up to the end of its exchanges, by its number of layers, on one GPU type, in columns.
 
 For layers shared out by GPU type, in any way. Proofs: docs/bounds.md, "Exchanges of the layers of a rank".
 """
@@ -34,7 +34,7 @@ class RankExchanges:
 
     @classmethod
     def of(cls, types: Types, place: int) -> RankExchanges:
-        """Of the ranks on the type at a place."""
+        """The exchanges of ranks on the type at this place of the list of types."""
         own, share = types.by_fabric[place], types.context.stack.data_parallel_overlap.value
         of_kinds = [_exchange(own, layers) for layers in zip(*map(StageCosts.layer_of_each_kind, own), strict=True)]
         beside_s = share * np.maximum.reduce([one.usual_layer.total_s for one in own])
@@ -78,7 +78,7 @@ class RankExchanges:
 
     @property
     def num_microbatches(self) -> FloatArray:
-        """Of every configuration."""
+        """Micro-batches of every configuration."""
         return self.types.space.columns.num_microbatches.astype(np.float64)
 
     @property

@@ -139,7 +139,7 @@ class LayerTimes:
 
     @classmethod
     def of(cls, types: Types, limits: LayerLimits) -> LayerTimes:
-        """Of all rows."""
+        """The times of all rows under these limits."""
         forward = _least_pass(types, lambda cost: cost.forward_s)
         there_and_back = _least_pass(types, both)
         follows_s = np.maximum(_last_stage_s(types), _largest_stage_s(types))

@@ -33,7 +33,7 @@ class Windows:
 
     @classmethod
     def joined(cls, windows: Sequence[Windows]) -> Windows:
-        """Those of several stages or ranks, one after another."""
+        """The windows of several stages or ranks, one after another."""
         columns = ([getattr(one, column.name) for one in windows] for column in fields(cls))
         return cls(*map(np.concatenate, columns))
 
@@ -59,7 +59,7 @@ class RankWindows:
 
     @classmethod
     def joined(cls, ranks: Sequence[RankWindows]) -> RankWindows:
-        """Those of several ranks, one after another."""
+        """The windows of several ranks, one after another."""
         return cls(*(Windows.joined([getattr(one, name.name) for one in ranks]) for name in fields(cls)))
 
 
@@ -105,7 +105,7 @@ class RankKinds:
 
 @lru_cache(maxsize=1024)
 def rank_kinds(architecture: Architecture, rank_of_stages: tuple[int, ...], worths: tuple[int, ...]) -> RankKinds:
-    """Of a pipeline with its stages on these ranks; `worths`: how many layers each of `EVERY_END` is worth."""
+    """Kinds of ranks of a pipeline with its stages on these; `worths`: layers that each of `EVERY_END` is worth."""
     kinds, kind_r, last_stage = dict[object, tuple[Ends, RankWindows]](), list[int](), len(rank_of_stages) - 1
     for rank in range(max(rank_of_stages) + 1):
         at = rank == rank_of_stages[0], rank == rank_of_stages[last_stage]
@@ -119,7 +119,7 @@ def rank_kinds(architecture: Architecture, rank_of_stages: tuple[int, ...], wort
 
 @lru_cache(maxsize=1024)
 def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int, ...], worth: int) -> RankWindows:
-    """Of the rank with these of all stages, whose ends are worth so many layers.
+    """Windows of the rank that has these of all stages, and whose ends are worth so many layers.
 
     Stages of a rank with n layers are of equal size but for one layer: none is larger than (n + worth) / stages rounded
     up, nor smaller than that rounded down less what the ends are worth, and each has one layer at least.
@@ -163,7 +163,7 @@ def _least_sums(values: IntArray, worth: int) -> IntArray:
 
 @lru_cache(maxsize=256)
 def stage_windows(architecture: Architecture, num_stages: int) -> tuple[Windows, ...]:
-    """Of every stage of so many with 0, 1, 2 ... layers; anywhere in the model where it cannot have so many.
+    """Windows of each of so many stages with 0, 1, 2 ... layers; anywhere in the model where it cannot have so many.
 
     Stage s of S begins at layer s or later, and leaves S - 1 - s layers or more to those behind it, so with k of L
     layers it begins at one of s ... L - S + 1 + s - k. The first begins at 0, and the last ends with the last layer.

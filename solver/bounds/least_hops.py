@@ -40,7 +40,7 @@ class MessageDelays(NamedTuple):
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> MessageDelays:
-        """Of some configurations that have the same pipeline."""
+        """The least delays of configurations that have the same pipeline."""
         one = configurations[0]
         if one.degrees.pp == 1:
             return cls()
@@ -51,7 +51,7 @@ class MessageDelays(NamedTuple):
 
     @classmethod
     def along(cls, configuration: Configuration, hop_s: float, crossing_s: float, num_groups: int = 2) -> MessageDelays:
-        """Of a pipeline over so many groups of GPUs, of whose messages those between groups take `crossing_s`.
+        """The delays of a pipeline over so many groups of GPUs, whose messages between groups take `crossing_s`.
 
         With g groups a cycle crosses g times and a way over the ranks g - 1 times.
         """
@@ -83,7 +83,7 @@ def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> fl
 
 
 def least_hops_s(context: Context, columns: Columns) -> FloatArray:
-    """The same of every row: inside a place through the NICs, beyond it no faster.
+    """Least seconds of a message between stages, by row: inside a place through the NICs, beyond it no faster.
 
     A message between places pays the same start-up and, over at most the fastest NIC of any pool, its bytes.
     """
@@ -155,7 +155,7 @@ class TypeHops:
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> TypeHops:
-        """Of configurations that have the same pipeline, with layers by GPU type."""
+        """The messages of configurations that have the same pipeline, with layers by GPU type."""
         columns, cut = columns_of_all(configurations), _between_places(context)
         size = boundary_bytes(context.job, columns)
         messages = None if cut is None else CrossingMessages.of(cut, columns, size)

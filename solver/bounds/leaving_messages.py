@@ -29,7 +29,7 @@ class Leaving(NamedTuple):
     outside: FloatArray
 
     def at(self, rows: IntArray) -> Leaving:
-        """The same of these rows."""
+        """The messages of these rows alone."""
         return Leaving(self.by_rate[rows], self.in_all[rows], self.crossing[rows], self.outside[rows])
 
 

@@ -107,7 +107,7 @@ class _PipelineBounds:
         return [self.known[one][0] for one in some]
 
     def best(self) -> Sequence[TypedLayers]:
-        """Those with the least bounds, where every rank is on one type."""
+        """The partitions with the least bounds, of those that have every rank on one type."""
         pipelines, found = self.pipelines, list[TypedLayers]()
         whole = [one for one in self.known if sum(one[1]) == pipelines.context.job.num_layers]
         for partition in sorted(whole, key=lambda one: self.known[one][0])[:MOST_BEST]:

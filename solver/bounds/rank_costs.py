@@ -54,7 +54,7 @@ class RankCosts:
 
     @cached_property
     def embedding(self) -> StageCost:
-        """Of the ends the embedding alone."""
+        """The cost of the embedding alone, where the rank has it."""
         return self.kind.least.of(0, 0, embedding=self.has_ends[0])
 
     @cached_property
@@ -112,7 +112,7 @@ class RankCosts:
 
     @cached_property
     def update_s(self) -> FloatArray:
-        """Least update."""
+        """Least seconds of the optimizer step, by number of layers."""
         each = zip(self.kind.prices, self.parameters, strict=True)
         updates = [price.update_s(*parameters).min(axis=0) for price, parameters in each]
         least: FloatArray = np.minimum.reduce(updates)

@@ -42,7 +42,7 @@ class ExchangeBound:
         *,
         names: AbstractSet[str] | None = None,
     ) -> ExchangeBound:
-        """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics.
+        """The exchange of so many dense and expert parameters on one GPU, by row, in places with any of these fabrics.
 
         All replicas are on GPUs of these types, or of any.
         """

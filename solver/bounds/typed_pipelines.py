@@ -47,13 +47,13 @@ class PartitionPipelines:
     def of(
         cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
     ) -> PartitionPipelines:
-        """Of configurations that are alike, on all GPU types of the cluster."""
+        """The pipelines of configurations that are alike, on all GPU types of the cluster unless some are given."""
         if gpus is None:
             gpus = kinds_of(context, [columns_of(one) for one in configurations])
         return cls(context, configurations, gpus, TypeHops.of(context, configurations))
 
     def bound_s(self, partition: Partition, enough_s: float) -> float:
-        """The same as `bounds_s` of one partition."""
+        """The bound of one partition, see `bounds_s`."""
         return float(self.bounds_s([partition], np.array([enough_s]))[0])
 
     def bounds_s(self, partitions: Sequence[Partition], enough_s: FloatArray) -> FloatArray:
@@ -75,7 +75,7 @@ class PartitionPipelines:
 
     @property
     def num_operations(self) -> int:
-        """Of each of the pipelines."""
+        """Operations of each of the pipelines."""
         return self._shape.num_operations
 
     @cached_property

@@ -47,7 +47,7 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
 
 
 def unequal_work_s(context: Context, space: Space) -> FloatArray:
-    """The same without exchange, memory and distance: the work of the ranks and the way of a micro-batch."""
+    """The bound without exchange, memory and distance: the work of the ranks and the way of a micro-batch (seconds)."""
     types = Types.of(context, space)
     whole, ways = types.least.whole, LayerTimes.of(types, LayerLimits.of_work(types))
     work_s = whole_layers_s(ways, slowest_rank_s(types))

@@ -1,6 +1,6 @@
-"""Fits a software-stack profile to measured rows of a user.
+"""Fits a software-stack profile to measured rows of a user: which rows and constants, and the error bars.
 
-The fit itself is `solver/cost`.
+The fit itself is in `fit.py`.
 """
 
 from __future__ import annotations

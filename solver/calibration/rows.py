@@ -393,7 +393,7 @@ def _memory(cells: Mapping[str, str]) -> float | None:
 
 
 def with_stack(runs: Sequence[Run], stack: StackProfile) -> list[Run]:
-    """The same runs under other constants; what a run states about sequence parallelism remains."""
+    """The runs under the constants of this profile; what a run states about sequence parallelism remains."""
     if stack.habits.flash_attention:
         return [replace(run, stack=stack) for run in runs]
     both = {split: stack.model_copy(update={"sequence_parallel": split}) for split in (False, True)}

@@ -20,7 +20,7 @@ LEAST_GAIN = 0.01  # of the slowest rank's work, below which fewer micro-batches
 
 @dataclass(frozen=True)
 class TypeCost:
-    """Of one GPU type: seconds and bytes of an average layer and of the ends, and the capacity of an empty rank.
+    """One GPU type: seconds and bytes of an average layer and of the ends, and the capacity of an empty rank.
 
     `held_bytes` are the activations of one layer and micro-batch, the other bytes model state and buffers.
     """

@@ -9,7 +9,7 @@ from solver.arrays import BoolArray, IntArray
 
 
 def token_splits(request: PlanRequest, tp: IntArray, cp: IntArray, sizes: IntArray) -> BoolArray:
-    """Of n rows of degrees and m sizes of micro-batches (sequences), n x m: whether the framework splits them."""
+    """Whether the framework splits the tokens of n rows of degrees with m sizes of micro-batches (sequences), n x m."""
     framework = request.constraints.framework
     if framework is None or framework.token_split == "any":
         return np.ones((len(tp), len(sizes)), dtype=np.bool_)

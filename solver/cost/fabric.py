@@ -43,7 +43,7 @@ class Fabric:
         return self.scale_up_bytes_per_s * (np.clip(ranks - 1.0, 1.0, peers) / peers)
 
     def at_best(self) -> Fabric:
-        """The same with all of the rate for groups of any size: none is faster, and larger groups are no faster."""
+        """The fabric with all of its rate for groups of any size: none is faster, and larger groups are no faster."""
         return replace(self, full_mesh=False)
 
 

@@ -1,6 +1,6 @@
 """Floating-point operations of a training step, by the conventions in use.
 
-The counting (a multiply-add is 2 operations).
+A multiply-add counts as 2 operations.
 """
 
 from collections import Counter

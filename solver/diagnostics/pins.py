@@ -34,12 +34,12 @@ class MinimumDegrees:
 
     @property
     def num_gpus(self) -> int:
-        """Of the whole plan."""
+        """GPUs of the whole plan."""
         return self.group_gpus * self.ranks * self.replicas
 
     @classmethod
     def of(cls, request: PlanRequest) -> MinimumDegrees:
-        """Of the degrees that are allowed and leave each pin its ranks and its replicas."""
+        """The least of the degrees that are allowed and leave each pin its ranks and its replicas."""
         allowed, pins = request.constraints.allowed, request.constraints.pins
         group_gpus = min(allowed.tp or (1,)) * min(allowed.cp or (1,))
         pinned = max((pin.last_pipeline_rank + 1 for pin in pins), default=1)

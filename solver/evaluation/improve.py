@@ -1,4 +1,4 @@
-"""A good evaluation made better: priced placement, other sharding domains, then portfolio and CP-SAT for schedules."""
+"""A good evaluation made better: priced placement, other sharding domains, then generators and local search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
 def improved_schedules(
     context: Context, found: Evaluation, schedulers: Schedulers, until_s: float
 ) -> Iterator[Evaluation]:
-    """The same placement with thorough schedules, each from what is known, with its share of the time until then."""
+    """The placement with thorough schedules, each from what is known, with its share of the time until `until_s`."""
     shares_s = _shares_s(schedulers.clock, until_s, len(set(found.problems)))
     better = evaluate_on_paths(
         context,
@@ -64,7 +64,7 @@ def _shares_s(clock: Clock, until_s: float, num_left: int) -> Iterator[float]:
 
 
 def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]:
-    """The same replicas in the same places with more or fewer copies of the optimizer state, each inside a place."""
+    """The candidate with more or fewer copies of the optimizer state, each inside a place; replicas stay in place."""
     used = candidate.configuration
     if used.sharding != "zero1":
         return

@@ -85,7 +85,7 @@ class _Reordering:
                 yield min(found, key=lambda one: one.bound_s)
 
     def with_layers_moved(self, begun: _Ordered) -> _Ordered:
-        """The same with single layers moved from rank to rank as long as that raises no bound."""
+        """The order with single layers moved from rank to rank as long as that raises no bound."""
         best, random, least = begun, np.random.default_rng(SEED), self.candidate.configuration.degrees.vpp
         for _ in range(NUM_MOVES):
             here, there = random.choice(len(best.ranks), 2, replace=False).tolist()

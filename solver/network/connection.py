@@ -82,11 +82,11 @@ class OptionColumns:
     codes: BoolArray
 
     def option(self, row: int) -> Option:
-        """One of them."""
+        """The option of this row."""
         return self.options[int(self.rows[row])]
 
     def take(self, rows: IntArray) -> OptionColumns:
-        """Some of them."""
+        """The columns of these rows."""
         columns = ("rows", "num_queue_pairs", "chunk_bytes", "in_flight_bytes", "spread", "codes")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 

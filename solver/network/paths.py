@@ -29,7 +29,7 @@ class LinkGraph:
     pair_of: dict[tuple[int, int], int]
 
     def lightest(self, weight: FloatArray) -> IntArray:
-        """Of the edges of each pair of places the lightest, the first of equals."""
+        """The edge of least weight between each pair of places, the first of equals."""
         order = self.order
         if len(self.first) < len(order):
             pair = np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(order)))

@@ -53,7 +53,7 @@ def lower_bound(problem: PipelineProblem) -> float:
 
 
 def bound_of(shape: PipelineShape, objective: str) -> float:
-    """The same of an objective (`span` or `makespan`) for columns that exist already."""
+    """The best bound of an objective (`span` or `makespan`) in seconds, for columns that exist already."""
     return span_bound(shape) if objective == "span" else makespan_bound(shape)
 
 

@@ -110,5 +110,5 @@ def _columns(
 
 
 def violation(rule: str, where: str, detail: str) -> PipelineViolation:
-    """A named objection."""
+    """An objection to a schedule: the rule that it breaks, where, and how."""
     return PipelineViolation(rule=rule, where=where, detail=detail)

@@ -64,7 +64,10 @@ def bundles_by_place(pools: Sequence[Pool], tp: IntArray, cp: IntArray, together
 def bundles_by_row(
     pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArray, cp: IntArray, together: IntArray
 ) -> IntArray:
-    """The same of every set of pools. Sets are numbered from 0, and no place has pools in two of them."""
+    """Stage groups that every set of pools can hold where so many of a rank share a place, by row of degrees.
+
+    Sets are numbered from 0, and no place has pools in two of them.
+    """
     set_of_place = dict(zip((pool.place for pool in pools), set_of_pool, strict=True))
     held = np.zeros((len(tp), max(set_of_pool, default=-1) + 1), dtype=np.int64)
     for number, own in zip(set_of_place.values(), bundles_by_place(pools, tp, cp, together).T, strict=True):

@@ -45,7 +45,7 @@ class _Memory:
     undecided: list[Names] = field(default_factory=list)
 
     def status(self, names: Names) -> Status:
-        """Of the constraints in `names` alone."""
+        """What becomes of the request with the constraints in `names` alone."""
         if any(names <= known for known in self.planned):
             return "planned"
         if any(known <= names for known in self.infeasible):

@@ -42,7 +42,7 @@ class _Asked:
     points: dict[str, list[_Point]]
 
     def answer(self) -> CurvesAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         return CurvesAnswer(
             **self.compared.base_status(),
             unit=self.compared.measure.unit,

@@ -60,7 +60,7 @@ class _Asked:
         return self.compared.searches.base
 
     def answer(self) -> FrontierAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         tried = all(one.name in self.comparisons[one.against].sides for some in self.limited.values() for one in some)
         return FrontierAnswer(
             **self.compared.base_status(),

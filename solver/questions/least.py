@@ -62,7 +62,7 @@ class _Asked:
             )
 
     def answer(self) -> SizingAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         first = self.first
         return SizingAnswer(
             outcome=first.status if first else "not_found",

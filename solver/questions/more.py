@@ -84,7 +84,7 @@ class StatedWorld:
 
     @cached_property
     def stated(self) -> dict[str, Any]:
-        """All values."""
+        """Everything that the request states, as plain values."""
         return _stated(self.request)
 
 

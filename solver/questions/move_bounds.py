@@ -23,7 +23,7 @@ from solver.questions.standing import Standing
 
 
 class MoveBounds:
-    """Of every configuration of a request the fewest moves of its placements (`moved`) and bounds of its time."""
+    """The fewest moves of any placement (`moved`) and bounds of the time, of every configuration of a request."""
 
     def __init__(self, request: PlanRequest, standing: Standing) -> None:
         self.rows = RowBounds(request, guessed=False)

@@ -99,7 +99,7 @@ class _Asked:
         return float(self.combine(np.array(times)[:, None])[0])
 
     def combine(self, times: FloatArray) -> FloatArray:
-        """Of one row per world, the row of the worst or the expected; worlds that do not count are left out."""
+        """The worst or expected times of one row per world, column by column; worlds of no weight are left out."""
         weights = np.array([one.world.weight for one in self.worlds])
         rows, weights = times[weights > 0], weights[weights > 0]
         return rows.max(axis=0) if self.question.measure == "worst" else weights @ rows
@@ -133,7 +133,7 @@ class _Asked:
         return inf if self.of_request is None else self.of_request.times[0]
 
     def answer(self) -> RobustAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         best, request_s = self.best, self.outcomes[0]
         price = best.times[0] if best else inf
         known = isinstance(request_s, Planned) and price < inf

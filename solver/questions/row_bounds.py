@@ -29,7 +29,7 @@ SCREENED, PRICED, REFINED = range(3)
 
 
 class RowBounds:
-    """Of every configuration of a request a time that no plan of it is below; infinite: it does not fit.
+    """A time that no plan is below, of every configuration of a request; infinite where it does not fit.
 
     `seconds[row]` starts with the screening bound and only rises. What is not `guessed` costs half.
     """

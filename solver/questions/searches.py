@@ -36,7 +36,7 @@ class RunHooks:
 
     @classmethod
     def of(cls, question: QuestionBase, cancelled: Callable[[], bool], clock: Clock) -> RunHooks:
-        """Those of a question that is asked now."""
+        """The hooks of a question that is asked now."""
         started_s = clock()
         return cls(clock, cancelled, started_s, started_s + question.options.time_limit_s)
 

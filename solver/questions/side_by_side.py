@@ -147,7 +147,7 @@ class SideComparison:
         }
 
     def base_figures(self) -> dict[str, Any]:
-        """The same, with what is known of the base's value, and in which unit."""
+        """`base_status` with what is known of the base's value, and in which unit."""
         base = self.base
         own = {"unit": self.measure.unit, "value": base.value, "lower_bound": base.bound, "plan": base.witness}
         return self.base_status() | own

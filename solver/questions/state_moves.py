@@ -33,7 +33,7 @@ class StateMoves:
 
     @property
     def num_bytes(self) -> float:
-        """Of all fetches."""
+        """Bytes of all fetches."""
         return sum(one.num_bytes for one in self.fetches)
 
     @property

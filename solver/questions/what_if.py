@@ -41,7 +41,7 @@ class _Asked:
         self.found(self.answer())
 
     def answer(self) -> WhatIfAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         return WhatIfAnswer(
             **self.compared.base_figures(),
             gains=tuple(self.gain(name) for name in self.requests),

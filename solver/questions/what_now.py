@@ -62,7 +62,7 @@ class _Asked:
     complete: bool = False
 
     def answer(self) -> WhatNowAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         found, plan = self.replanning, self.before.plan if self.before else None
         points = found.frontier.points if found else []
         chosen = _chosen(found, self.question.time_tolerance) if found else None

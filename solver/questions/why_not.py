@@ -60,7 +60,7 @@ class _Asked:
         return self.searches.searched(request, max(limit_s, 1.0), first=True)
 
     def answer(self) -> WhyNotAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         outcome = self.outcome
         return WhyNotAnswer(
             outcome=outcome.status,

@@ -59,7 +59,7 @@ class _Asked:
     near: _World | None
 
     def answer(self) -> WorthAnswer:
-        """What is known."""
+        """The answer as far as it is known."""
         wanted = [one.useful for one in self.items] + ([] if self.near is None else [self.near])
         others = [one for one in wanted if one.request != self.compared.searches.base]
         return WorthAnswer(

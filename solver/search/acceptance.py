@@ -36,7 +36,7 @@ class Acceptance:
         self._settle(self.phases.params.improve_gain, "improve")
 
     def settle_if_due(self) -> None:
-        """The same unless a plan was judged a moment ago: what is improved next may be better."""
+        """`settle` unless a plan was judged a moment ago: what is improved next may be better."""
         if self._plan_is_due:
             self.settle()
 

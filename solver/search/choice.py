@@ -29,7 +29,7 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
 
 
 def least_refined(frontier: Frontier, cutoff: float) -> int | None:
-    """Of the refined configurations, alone or together, neither explored nor ruled out, the one with the least bound.
+    """The configuration with the least bound of those refined, alone or together, that are open and not yet explored.
 
     Those of a pipeline shape that was explored before are penalised as guesses are.
     """

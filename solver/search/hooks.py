@@ -24,11 +24,11 @@ class Hooks:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return self.clock() - self.started_s
 
     def counting_work(self, limit_s: float) -> Hooks:
-        """The same with counted work for a clock: the wall clock is left as a cap alone."""
+        """The hooks with counted work for a clock: the wall clock is left as a cap alone."""
         work = WorkClock(self.clock, self.started_s + limit_s)
         work.charge(WORK_TO_BEGIN_S)
         return replace(self, clock=work, started_s=0.0, cancelled=lambda: self.cancelled() or work.left_s <= 0)

@@ -88,7 +88,7 @@ class Incumbent:
 
     @property
     def gap(self) -> float:
-        """Of the best value, against everything not yet ruled out."""
+        """Relative gap between the best value and the least bound of what is not yet ruled out."""
         return relative_gap(self.value, self.bound)
 
     @property

@@ -25,7 +25,7 @@ class Pricing:
         return self._timed(until_s, lambda most: self.frontier.load(cutoff, planned=planned, most=most))
 
     def load_for(self, considered: BoolArray, until_s: float) -> int:
-        """The same with these configurations only."""
+        """Price some of these configurations until a time on the clock; how many were priced."""
         return self._timed(until_s, lambda most: self.frontier.load_for(considered, most=most))
 
     def portion(self, until_s: float) -> int:

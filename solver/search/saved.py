@@ -228,7 +228,7 @@ class Saver:
         self._saved_s = hooks.elapsed_s
 
     def save_now_and_then(self) -> None:
-        """The same, if it was not done for a while."""
+        """Save, if that was not done for a while."""
         params = self.phases.params
         pause_s = max(params.least_save_s, params.save_share * self.phases.limit_s)
         if self.phases.hooks.elapsed_s - self._saved_s >= pause_s:

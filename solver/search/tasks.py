@@ -215,7 +215,7 @@ class AlternativeTask:
     candidate: Candidate
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
-        """It with quick schedules, if it fits."""
+        """The candidate timed with quick schedules, if it fits."""
         yield from task_context.evaluated(self.candidate, float("inf"))
 
 

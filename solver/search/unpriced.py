@@ -96,8 +96,8 @@ class Unpriced:
         return np.zeros(int(self._shape_of.max(initial=-1)) + 1, dtype=np.bool_)
 
     def shapes(self, cutoff: float, most: int) -> IntArray:
-        """Of at most so many shapes that may be better and have no bound yet, the least first, one row; none where
-        shapes are hardly fewer than configurations."""
+        """A row of each of at most so many shapes that may be better and have no bound yet, the least value first; none
+        where shapes are hardly fewer than configurations."""
         if self._unbounded is None:  # put in order once, until more is screened
             waiting = self.rows[self._value[self.rows] < cutoff]
             waiting = waiting[~self._has_bound[self._shape_of[waiting]]][::-1]

@@ -65,23 +65,23 @@ class NoWorkerPool:
     is_gone = True
 
     def capacity(self, _queued: int, /) -> int:
-        """None."""
+        """0: there is no worker to take a task."""
         return 0
 
     def begin(self, _init: bytes, /) -> None:
-        """Nobody to tell."""
+        """Does nothing: there is no worker to tell."""
 
     def submit(self, _number: int, _task: bytes, /, *, is_urgent: bool) -> None:
         """Never asked: there is no capacity."""
         raise AssertionError(f"there is nobody to do it, {is_urgent=}")
 
     def withdraw(self) -> int | None:
-        """Nothing was given."""
+        """None: no task was ever given."""
         return None
 
     def events(self, _wait_s: float, /) -> list[WorkerEvent]:
-        """None."""
+        """Nothing: there is no worker that could report."""
         return []
 
     def shutdown(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is no worker to end."""

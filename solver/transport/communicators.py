@@ -33,7 +33,7 @@ def place_replicas(context: Context, counts: Counter[int]) -> Counter[str]:
 
 
 def slowest_by_place(context: Context, counts: Counter[int]) -> list[tuple[int, int]]:
-    """Of every place the index of the pool with the slowest cards, of two the first, and all replicas there."""
+    """The index of the pool with the slowest cards, of two the first, and all replicas there, of every place."""
     slowest: dict[str, int] = {}
     for pool in sorted(counts, key=lambda one: context.pools[one].nic_bytes_per_s_per_gpu):
         slowest.setdefault(context.pools[pool].place, pool)

@@ -72,7 +72,7 @@ class InterSiteRing:
 
 @dataclass(frozen=True)
 class ExchangeCost:
-    """Of one stage: head start, time inside places, time on shared links, and bytes on every directed edge.
+    """The exchange of one stage: head start, time inside places and on shared links, and bytes on every directed edge.
 
     `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`. `other` is the same
     exchange on more paths, sooner done alone, but in the way of others on more links; or else on fewer.
@@ -205,12 +205,12 @@ class _Senders:
 
     @cached_property
     def by_place(self) -> list[tuple[int, int]]:
-        """Of every place the index of the pool with the slowest cards, of two the first, and its replicas."""
+        """The index of the pool with the slowest cards, of two the first, and the replicas there, of every place."""
         return slowest_by_place(self.context, self.counts)
 
     @property
     def fewest(self) -> tuple[int, int]:
-        """The same of the place with the fewest replicas; each of their GPUs sends to the next place."""
+        """Pool and replicas of the place with the fewest replicas; each of their GPUs sends to the next place."""
         return min(self.by_place, key=lambda one: one[1])
 
     @property

@@ -176,7 +176,7 @@ def queues_by_way(
 def waiting_ways(
     context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...], hops: list[tuple[HopDelay, ...]]
 ) -> Counter[tuple[str, str]]:
-    """Of `queues_by_way` those between places whose messages wait for links, not for cards."""
+    """Queues between places (`queues_by_way`) whose messages wait for links, not for cards."""
     ranks = configuration.rank_of_stages
     waiting = {
         tuple(context.pools[route.pools[ranks[stage]]].place for stage in (hop.stage, hop.stage + 1))

@@ -271,6 +271,6 @@ def _split(commodities: Commodities, master: _Master) -> SplitK:
 
 
 def normalised(parts: Sequence[tuple[Path, float]]) -> tuple[tuple[Path, float], ...]:
-    """The same paths with parts that add up to one."""
+    """The paths with parts that add up to one."""
     total = sum(part for _, part in parts)
     return tuple((path, part / total) for path, part in parts)

@@ -64,7 +64,7 @@ class _Senders:
         return self._known[key]
 
     def rate_bytes_per_s(self, hop: HopDelay, at_once: int) -> float:
-        """Of one replica, whatever its share of the link."""
+        """Rate of the messages of one replica, whatever its share of the link."""
         group = self.messages.configuration.degrees.gpus_per_stage_group
         return group * min(one.choice.effective_bytes_per_s for one in self.sent(hop, at_once))
 

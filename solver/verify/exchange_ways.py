@@ -102,7 +102,7 @@ class ExchangeWays:
         )
 
     def fewest(self, stage: int) -> tuple[Pool, int]:
-        """Of the place with the fewest replicas of a stage, of two the first, its slowest pool, and how many."""
+        """The slowest pool of the place with the fewest replicas of a stage, of two the first, and their number."""
         return min(_senders(self, stage), key=lambda item: item[1])
 
     def wire(self, stage: int, path: PathFacts, connection: Connection) -> Wire:
@@ -187,7 +187,7 @@ def on_links(ways: ExchangeWays) -> dict[int, OnRing]:
 
 
 def ring_communicator(ways: ExchangeWays, stage: int, transport: ExchangeStep) -> Communicator:
-    """Of the largest stage over a step of the ring: the all-reduce of copies, or the scatter of a single copy."""
+    """The communicator of the largest stage over a step of the ring: all-reduce of copies, or scatter of one copy."""
     pool, fewest = ways.fewest(stage)
     connection, topology = transport.connection, ways.case.network.topology
     wire = ways.wire(stage, ways.path_of(stage, transport), connection)

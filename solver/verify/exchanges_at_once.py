@@ -65,7 +65,7 @@ def beside_each(exchanges: Sequence[StageExchange], amount_sx: Floats) -> Floats
 
 
 def waits_for(exchanges: Iterable[StageExchange]) -> dict[int, list[int]]:
-    """Of every stage, those whose exchanges have left the links when its own begins, if both take links.
+    """The stages whose exchanges have left the links when that of a stage begins, by stage, if both take links.
 
     Exchanges of which none waits for another are all on the links at some instant of the plan, as intervals that meet
     in pairs have an instant in common. So whenever they run, none beyond these are at once, and they fit.

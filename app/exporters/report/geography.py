@@ -71,7 +71,7 @@ def nodes(scene: Scene) -> list[Node]:
 
 
 def mapped(found: Sequence[Node]) -> list[Node]:
-    """Those that are drawn: regions, and the buildings with most GPUs in use, in their order."""
+    """The nodes that are drawn: regions, and the buildings with most GPUs in use, in their order."""
     buildings = [one for one in found if one.is_building]
     chosen = {one.name for one in sorted(buildings, key=lambda one: -one.num_used_gpus)[:MAX_NODES]}
     return [one for one in found if not one.is_building or one.name in chosen]

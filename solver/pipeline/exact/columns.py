@@ -105,7 +105,7 @@ def _machines_of(shape: PipelineShape, streams: list[list[Stream]]) -> Machines:
 
 
 def ticks_of(shape: PipelineShape) -> Ints:
-    """Of all jobs: operations, then the message of each on its channel, if any."""
+    """Durations (ticks) of all jobs: operations, then the message of each on its channel, if any."""
     return np.concatenate([durations(shape), occupancies(shape)[: shape.num_operations]]).astype(np.int64)
 
 

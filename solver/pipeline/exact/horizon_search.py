@@ -54,7 +54,7 @@ class HorizonSearch(Horizons):
 
     @property
     def over(self) -> bool:
-        """The same, or the time is up."""
+        """Whether the search has ended, or its time is up."""
         return super().over or self.search.elapsed_s >= self.until_s
 
     @property

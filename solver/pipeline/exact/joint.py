@@ -102,7 +102,7 @@ def no_joint_ranks(shape: PipelineShape) -> JointRanks:
 
 
 def with_open_states(joint: JointRanks, state: State) -> JointRanks:
-    """The same ranks, each with a graph of the states alone that its walks within the windows pass.
+    """The ranks, each with a graph of no more states than its walks within the windows pass.
 
     Narrower windows have no other walks, so these graphs do for them as well.
     """

@@ -28,7 +28,7 @@ def replayed(shape: PipelineShape, order: PipelineOrder, objective: str) -> Pipe
 
 
 def started_late(shape: PipelineShape, order: PipelineOrder, run: PipelineReplay) -> PipelineReplay:
-    """The same order and the same last ends of all ranks, everything else as late as it can be."""
+    """The replay of the order with everything as late as it can be while no rank ends later."""
     nodes, of_message = _columns(shape)
     work = new_order(nodes)
     load(nodes, work, queue_of(order, of_message))

@@ -49,7 +49,7 @@ class PipelineSearch:
         return run.fits(self.shape) and self.take(order, run.value_s(self.problem.objective), generator)
 
     def take(self, order: PipelineOrder, value_s: float, generator: str) -> bool:
-        """The same of an order that is known to be within memory, and to have this value (seconds)."""
+        """Take an order that is known to be within memory and to have this value (seconds), if it is better."""
         if value_s >= self.value_s * (1 - 1e-12):
             return False
         self.order, self.value_s, self.generator = order, value_s, generator

@@ -64,7 +64,7 @@ def _restart(nodes: Nodes, order: Order, best: Ints, restarts: int) -> None:
 
 
 def in_order(shape: PipelineShape, order: PipelineOrder) -> PipelineOrder:
-    """The same places, micro-batches renamed to go in order within stage and kind (docs/bounds.md)."""
+    """The order with micro-batches renamed so that each stage and kind has them in order (docs/bounds.md)."""
     seen: dict[int, int] = {}
 
     def renamed(queue: Ints) -> Ints:
