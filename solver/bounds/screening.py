@@ -183,7 +183,7 @@ def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatAr
     traffic = layer_traffic(*parameters, columns.take(sharded), fabric, stack, job=job)
     overlap = stack.data_parallel_overlap.value
     forward_s = exposed_s(traffic.gather_s, some.forward_s, overlap)
-    backward_s = exposed_s(traffic.gather_s + traffic.scatter_s, some.total_s - some.forward_s, overlap)
+    backward_s = exposed_s(traffic.gather_s + traffic.reduce_s, some.total_s - some.forward_s, overlap)
     added[sharded] += (forward_s + backward_s) / some.total_s
     return added
 

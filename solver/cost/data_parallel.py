@@ -67,8 +67,8 @@ def replicas_sharing_experts(ep: IntArray | int, cp: IntArray | int) -> IntArray
 
 
 @dataclass(frozen=True)
-class StepTraffic:
-    """Once per iteration and GPU: time of reducing gradients and of gathering parameters."""
+class ReplicaTraffic:
+    """Time of one GPU for reducing or scattering gradients over replicas, and for gathering parameters once."""
 
     reduce_s: FloatArray
     gather_s: FloatArray
@@ -82,7 +82,7 @@ def step_traffic(
     stack: StackProfile,
     *,
     job: Job,
-) -> StepTraffic:
+) -> ReplicaTraffic:
     """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP and ZeRO-1 all-reduce their shards.
 
     FSDP moves everything with its layers instead, see `layer_traffic`.
@@ -102,19 +102,11 @@ def step_traffic(
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
         gathered = gather_s(job.value_bytes * parameters, group)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
-    return StepTraffic(reduce_time, gather_time)
+    return ReplicaTraffic(reduce_time, gather_time)
 
 
 def _zeros(columns: Columns, *parameters: FloatArray) -> FloatArray:
     return np.zeros(np.broadcast_shapes((len(columns),), *(np.shape(one) for one in parameters)))
-
-
-@dataclass(frozen=True)
-class LayerTraffic:
-    """Per layer, micro-batch and GPU under FSDP: gathering weights once, and scattering gradients once."""
-
-    gather_s: FloatArray
-    scatter_s: FloatArray
 
 
 def layer_traffic(
@@ -125,12 +117,14 @@ def layer_traffic(
     stack: StackProfile,
     *,
     job: Job,
-) -> LayerTraffic:
-    """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients."""
+) -> ReplicaTraffic:
+    """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients: per layer
+    and micro-batch.
+    """
     sharded = columns.sharding >= FSDP
-    gather_time = scatter_time = _zeros(columns, dense_parameters, expert_parameters)
+    reduce_time = gather_time = _zeros(columns, dense_parameters, expert_parameters)
     if not np.any(sharded):
-        return LayerTraffic(gather_time, scatter_time)
+        return ReplicaTraffic(reduce_time, gather_time)
     groups = replica_groups(columns, fabric, stack)
     gradient_bytes = job.optimizer.gradient_bytes_per_parameter
     for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
@@ -138,8 +132,8 @@ def layer_traffic(
         if not np.any(used):
             continue
         gather_time = gather_time + np.where(used, gather_s(job.value_bytes * parameters, group), 0.0)
-        scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group), 0.0)
-    return LayerTraffic(gather_time, scatter_time)
+        reduce_time = reduce_time + np.where(used, gather_s(gradient_bytes * parameters, group), 0.0)
+    return ReplicaTraffic(reduce_time, gather_time)
 
 
 def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: IntArray | int) -> FloatArray | float:

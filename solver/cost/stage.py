@@ -137,7 +137,7 @@ def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: Floa
     traffic = layer_traffic(dense, expert, at.columns, at.fabric, at.stack, job=at.job)
     overlap = at.stack.data_parallel_overlap.value
     forward = exposed_s(traffic.gather_s, times.forward_s, overlap)
-    backward = exposed_s(traffic.gather_s + traffic.scatter_s, times.input_grad_s + times.weight_grad_s, overlap)
+    backward = exposed_s(traffic.gather_s + traffic.reduce_s, times.input_grad_s + times.weight_grad_s, overlap)
     return Times(forward, backward, np.zeros_like(forward))
 
 
