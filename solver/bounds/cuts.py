@@ -37,7 +37,10 @@ class NetworkCut:
 
 
 def cuts(context: Context) -> Sequence[NetworkCut]:
-    """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
+    """The cuts between the places of pools, between their buildings and between their regions.
+
+    A level of which one group lies inside another one has no cut.
+    """
     return context.known.cuts.once("all", lambda: tuple(_cuts(context)))
 
 

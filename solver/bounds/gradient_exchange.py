@@ -45,8 +45,8 @@ class UnknownShares:
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """Bytes that exchanges send out of a place: of the smallest stage, the lightest rank, all ranks beside so many
-    others, and, where shares are not known, a layer of the usual kind.
+    """Bytes that exchanges send out of a place: those of the smallest stage, of the lightest rank, of all ranks but so
+    many (`beside`), and, where the shares of layers are not known, of a layer of the usual kind.
     """
 
     smallest: FloatArray
@@ -136,7 +136,8 @@ class ExchangeLink:
     num_places: IntArray
 
     def end_s(self, num_bytes: FloatArray, messages_s: FloatArray | float, begin_s: FloatArray | float) -> FloatArray:
-        """No sooner have so many bytes left the links since `begin_s`, with messages of so long in all of the time.
+        """Earliest time (seconds) at which the bytes of exchanges that begin at `begin_s` have left links that are busy
+        with messages for `messages_s` of the time.
 
         With messages the least T with (T - begin) (1 - messages / T) >= time without them, and T >= messages.
 

@@ -131,7 +131,7 @@ def _readable(rows: Sequence[Mapping[str, str]], start: StackProfile | None) -> 
 
 
 def identified(runs: Sequence[Run]) -> tuple[str, ...]:
-    """The constants these runs can speak about: those of dimensions and precisions that occur in them."""
+    """The constants that these runs can tell: those of the parallel dimensions and precisions that occur in them."""
     names = list(_ALWAYS)
     checks = {
         "scale_up_efficiency": any(run.knobs.tp > 1 for run in runs),

@@ -344,8 +344,10 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
 def left_to_even(
     request: PlanRequest, pools: Sequence[Pool], rows: Mapping[str, IntArray], held: Mapping[str, IntArray]
 ) -> BoolArray:
-    """Which pipelines are not split by GPU type: those that fit on the best type alone, of which each holds so many
-    ranks, and into one building where they do on several types, if an even split is wanted too and has as many.
+    """Which pipelines are left to an even split, without one by GPU type: those that fit on the best type alone, and
+    there into one building where they do on several types, if the request allows even splits of as many ranks.
+
+    `held` are the ranks that each type holds, by row of degrees.
 
     None where no type is best in everything, nor where pins may keep ranks off it: what another type does sooner, or
     has room for, may then be more than its even share.

@@ -21,9 +21,9 @@ APART_S = 1e9  # between buildings that no path joins: more than any path takes
 
 
 def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> list[Pool]:
-    """Building after building, the nearest next: the chain whose steps take least time for so many bytes each.
+    """The pools building after building, the nearest next: the chain whose steps of `num_bytes` take the least time.
 
-    The largest first where that leaves a choice; inside a building the strongest GPUs, then the largest places.
+    The largest building comes first where that leaves a choice; inside one the strongest GPUs, then the largest places.
     """
     building_of = {pool.place: topology.enclosing(pool.place, "building") or pool.place for pool in pools}
     in_place, in_building = Counter[str](), Counter[str]()

@@ -212,10 +212,10 @@ class Distances:
 def partitions(
     distances: Distances, size_u: Sequence[int], region_u: Sequence[int], tiers: Sequence[Tier]
 ) -> tuple[Blocks, ...]:
-    """All capacity groups together, each alone, those of a tier's groups, and of several types those of each, and each
-    alone with the faster types first.
+    """The ways to share out capacity groups in blocks: all together, each alone, and by the groups of a tier.
 
-    Regions follow each other by size, and capacity groups in them.
+    Where there are several GPU types also by type, and each alone with the faster types first. Regions follow each
+    other by size, and capacity groups in them.
     """
     region_size = Counter[int]()
     for region, size in zip(region_u, size_u, strict=True):

@@ -80,8 +80,8 @@ class Frontier:
         return min(missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
 
     def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> int:
-        """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left,
-        or bound so many shapes first; how many it had.
+        """Price a portion of configurations (`most` at most) if it may hold the least bound or nothing else is left, or
+        bound as many shapes first; returns how many it were.
 
         Before there is a plan these are the most promising of a part of the space, so that it does not wait for the
         rest.

@@ -39,7 +39,7 @@ class Promising:
         self._best = {place: pair for place, pair in self._best.items() if pair[1] is not found}
 
     def take(self, most: int) -> list[Evaluation]:
-        """The best and then the most promising of those whose turn has not come, so many at most; it has now.
+        """The best evaluation and then the most promising, of those not taken before; `most` at most.
 
         The most promising have the least likely value: with better schedules a placement comes near to the bound of its
         own pipeline.

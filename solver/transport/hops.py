@@ -103,7 +103,7 @@ class StageMessages:
     paths: MessagePaths
 
     def sent(self, source: int, target: int, sharers: int, senders: int) -> Sent:
-        """How they travel one way between two pools while so many queues share it, and so many send at once.
+        """How messages travel from one pool to another that `sharers` queues share, while `senders` of them send.
 
         Every GPU of every group that shares the way is one connection; of those that send the slowest is waited for.
         """
@@ -225,7 +225,9 @@ class _Pricing:
     _shared: dict[tuple[float, ...], HopDelay] = field(default_factory=dict)
 
     def hop(self, leg: _Leg) -> HopDelay:
-        """Legs between the same pools in the same direction differ by their stage alone, and inside places by their
+        """The delay of a leg.
+
+        Legs between the same pools in the same direction differ by their stage alone, and inside places by their
         delay. Routes share equal hops: many hundred of them have as many hops as a pipeline has stages.
         """
         ends = (leg.source, leg.target, leg.upwards)
