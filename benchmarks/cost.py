@@ -20,6 +20,7 @@ from solver.cost.columns import Columns, columns_from
 from solver.cost.estimate import iteration_estimate
 from solver.cost.fabric import fabric_from
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 
 LIMIT_S = 1.0
 
@@ -49,7 +50,7 @@ def seconds_for(model: str, num_rows: int) -> float:
     times = []
     for _ in range(3):
         start = time.process_time()
-        iteration_estimate(job, gpu, fabric, stack, columns)
+        iteration_estimate(Setting.of(job, gpu, fabric, stack, columns))
         times.append(time.process_time() - start)
     return min(times)
 

@@ -16,6 +16,7 @@ from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import Space
 from solver.context import Context
+from solver.cost.layer import Setting
 from solver.cost.uncertainty import least_time_factor, time_factor
 
 SECONDS_PER_HOUR = 3600.0  # the unit
@@ -54,7 +55,7 @@ class Goal:
         if self.counts_doubt:
             job, stack, share = context.job, context.stack, self.objective.confidence
             known = [
-                time_factor(job, one.gpu, one.fabric, stack, space.columns, confidence=share)
+                time_factor(Setting.of(job, one.gpu, one.fabric, stack, space.columns), share)
                 for one in context.gpu_classes.values()
             ]
             return np.asarray(np.min(known, axis=0))

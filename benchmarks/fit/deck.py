@@ -20,6 +20,7 @@ from solver.calibration.stacked import stacked, structure
 from solver.cost.columns import Columns, columns_from
 from solver.cost.estimate import iteration_estimate
 from solver.cost.job import Job
+from solver.cost.layer import Setting
 
 STEP = 1e-3  # of a logarithm, for differences
 
@@ -79,9 +80,8 @@ class Deck:
             stack = self._stack(run, constants[group.members[0]])
             job = stacked(group.jobs)
             layers = layers_of([self.runs[index] for index in group.owners], job, group.columns)
-            found = iteration_estimate(
-                job, run.gpu, run.fabric, stack, group.columns, schedule=schedule_of(run.knobs), layers=layers
-            )
+            at = Setting.of(job, run.gpu, run.fabric, stack, group.columns)
+            found = iteration_estimate(at, schedule=schedule_of(run.knobs), layers=layers)
             owners, weights, rows = [], [], []
             for index in group.members:
                 mine = np.flatnonzero(group.owners == index)
@@ -107,9 +107,8 @@ class Deck:
             columns = one.group.columns.take(np.repeat(one.rows, width + 1))
             stack = self._stack(run, flat.T)
             layers = layers_of([self.runs[index] for index in np.repeat(one.owners, width + 1)], jobs, columns)
-            found = iteration_estimate(
-                jobs, run.gpu, run.fabric, stack, columns, schedule=schedule_of(run.knobs), layers=layers
-            )
+            at = Setting.of(jobs, run.gpu, run.fabric, stack, columns)
+            found = iteration_estimate(at, schedule=schedule_of(run.knobs), layers=layers)
             total = np.zeros((len(self.runs), width + 1))
             np.add.at(total, one.owners, one.weights[:, None] * found.iteration_s.reshape(count, width + 1))
             logs = np.log(total[one.group.members])

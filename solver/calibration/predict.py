@@ -18,6 +18,7 @@ from solver.calibration.stacked import stacked, structure
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, Columns, columns_from
 from solver.cost.estimate import RankLayers, iteration_estimate, rank_layers
 from solver.cost.job import Job
+from solver.cost.layer import Setting
 from solver.cost.memory import Schedule
 
 MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large
@@ -116,9 +117,8 @@ def _predict_group(members: list[tuple[int, Run]]) -> dict[int, RunPrediction]:
     run, job, columns = members[0][1], stacked(jobs), columns_from(rows)
     of = dict(members)
     layers = layers_of([of[index] for index in owners], job, columns)
-    estimate = iteration_estimate(
-        job, run.gpu, run.fabric, run.stack, columns, schedule=schedule_of(run.knobs), layers=layers
-    )
+    at = Setting.of(job, run.gpu, run.fabric, run.stack, columns)
+    estimate = iteration_estimate(at, schedule=schedule_of(run.knobs), layers=layers)
     owner = np.array(owners)
     found = {}
     for index, one in members:

@@ -14,6 +14,7 @@ from solver.calibration.predict import RunPrediction, predict
 from solver.calibration.report import ReportBuilder, ValidationReport
 from solver.calibration.rows import Run, SkipRow, run_of
 from solver.cost.columns import columns_from
+from solver.cost.layer import Setting
 from solver.cost.uncertainty import common_errors, family_spread, total_spread
 
 Rows = Sequence[Mapping[str, str]]
@@ -32,7 +33,7 @@ class Compared:
         """Standard deviation of ln(measured / predicted) that the profile expects of this run."""
         run = self.run
         columns = columns_from([self.prediction.knobs])
-        errors = common_errors(run.job, run.gpu, run.fabric, run.stack, columns)[0]
+        errors = common_errors(Setting.of(run.job, run.gpu, run.fabric, run.stack, columns))[0]
         return total_spread(errors, family_spread(run.job, run.stack), run.stack.uncertainty.run_spread)
 
 

@@ -8,14 +8,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from models.cluster import GpuType
-from models.stack import StackProfile
 from solver.arrays import FloatArray, IntArray
 from solver.cost.collectives import boundary_message_s, exposed_s
 from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
-from solver.cost.fabric import Fabric
-from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.memory import Schedule, peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
@@ -131,23 +127,13 @@ def idle_s(pipe: Pipeline, columns: Columns, schedule: Schedule) -> FloatArray:
     return hops * np.maximum(one.forward_s + one.input_grad_s - filled * one.weight_grad_s, 0.0)
 
 
-def iteration_estimate(
-    job: Job,
-    gpu: GpuType,
-    fabric: Fabric,
-    stack: StackProfile,
-    columns: Columns,
-    *,
-    schedule: Schedule = "1f1b",
-    layers: RankLayers | None = None,
-) -> Estimate:
+def iteration_estimate(at: Setting, *, schedule: Schedule = "1f1b", layers: RankLayers | None = None) -> Estimate:
     """Iteration time of 1F1B or interleaved 1F1B: (m - 1) slowest + fill / v, messages, data parallel, optimizer.
 
     A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
     by v and multiplies the messages by v. `layers` says how they are split where that is known.
     """
-    at = Setting.of(job, gpu, fabric, stack, columns)
-    pipe = pipeline_of(at, layers=layers)
+    columns, pipe = at.columns, pipeline_of(at, layers=layers)
     m = columns.num_microbatches.astype(np.float64)
     work = m * pipe.slowest.total_s
     steady = m * pipe.exposed_message_s

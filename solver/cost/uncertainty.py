@@ -19,33 +19,31 @@ from solver.cost.columns import Columns
 from solver.cost.estimate import iteration_estimate
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job
+from solver.cost.layer import Setting
 
 Z_90 = NormalDist().inv_cdf(0.9)
 STEP = 1e-3  # of a logarithm, for differences
 ROWS_AT_ONCE = 2000  # configurations, each with as many variants as constants
 
 
-def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> FloatArray:
+def common_errors(at: Setting) -> FloatArray:
     """d ln(time) per standard unit of each error factor: sum over constants of (d ln T / d ln c) F; rows x factors.
 
     The slopes are those of the closed form on GPUs of one type.
     """
-    known = stack.uncertainty
-    here = generation_of(gpu.name)
+    known, here = at.stack.uncertainty, generation_of(at.gpu.name)
     rows = [(name.partition("@")[0], row) for name, row in zip(known.names, known.factors, strict=True)
             if name.partition("@")[2] in ("", here)]  # fmt: skip
     if not rows:
-        return np.zeros((len(columns), len(known.factors[0]) if known.factors else 0))
-    slopes = log_slopes(job, gpu, fabric, stack, columns, names=[name for name, _ in rows])
+        return np.zeros((len(at.columns), len(known.factors[0]) if known.factors else 0))
+    slopes = log_slopes(at, [name for name, _ in rows])
     return np.asarray(slopes @ np.array([row for _, row in rows]))
 
 
-def log_slopes(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, names: Sequence[str]
-) -> FloatArray:
+def log_slopes(at: Setting, names: Sequence[str]) -> FloatArray:
     """d ln(iteration time) / d ln(constant), rows x names, by forward differences."""
-    count, local = len(names), stack.on(gpu.name)
-    fields: dict[str, Any] = {name: getattr(local, name) for name in StackProfile.model_fields}
+    count, columns = len(names), at.columns
+    fields: dict[str, Any] = {name: getattr(at.stack, name) for name in StackProfile.model_fields}
     varied: dict[str, Any] = {}
     for row, name in enumerate(names):
         varied[name] = np.full(count + 1, fields[name].value)
@@ -57,18 +55,16 @@ def log_slopes(
             tiled: Any = np.tile(values, len(part))
             fields[name] = Constant.model_construct(value=tiled, origin="fitted", source="")
         trial = StackProfile.model_construct(**{**fields, "generations": ()})
-        times = iteration_estimate(job, gpu, fabric, trial, columns.take(np.repeat(part, count + 1))).iteration_s
+        varied_rows = Setting.of(at.job, at.gpu, at.fabric, trial, columns.take(np.repeat(part, count + 1)))
+        times = iteration_estimate(varied_rows).iteration_s
         logs = np.log(times.reshape(len(part), count + 1))
         found.append((logs[:, 1:] - logs[:, :1]) / STEP)
     return np.concatenate(found)
 
 
-def time_factor(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, confidence: float
-) -> FloatArray:
+def time_factor(at: Setting, confidence: float) -> FloatArray:
     """The time that a measurement remains below with this probability, over the predicted one; one per row."""
-    errors = common_errors(job, gpu, fabric, stack, columns)
-    spread = np.sqrt((errors**2).sum(axis=1) + _own_variance(job, stack))
+    spread = np.sqrt((common_errors(at) ** 2).sum(axis=1) + _own_variance(at.job, at.stack))
     return np.asarray(np.exp(NormalDist().inv_cdf(confidence) * spread))
 
 
@@ -131,8 +127,7 @@ def shared_errors(
     job: Job, stack: StackProfile, columns: Columns, gpu_types: Sequence[tuple[GpuType, Fabric]]
 ) -> tuple[float, ...]:
     """The constants' errors of a plan on GPUs of these types: those on the type whose GPUs alone would be slowest."""
-    gpu, fabric = slowest_alone(job, stack, columns, gpu_types)
-    return tuple(common_errors(job, gpu, fabric, stack, columns)[0].tolist())
+    return tuple(common_errors(slowest_alone(job, stack, columns, gpu_types))[0].tolist())
 
 
 def prediction(
@@ -164,10 +159,11 @@ def prediction(
 
 def slowest_alone(
     job: Job, stack: StackProfile, columns: Columns, gpu_types: Sequence[tuple[GpuType, Fabric]]
-) -> tuple[GpuType, Fabric]:
-    """The GPU type on which alone the first configuration would take longest."""
+) -> Setting:
+    """The job on the GPU type on which alone the first configuration would take longest."""
     distinct = dict.fromkeys(gpu_types)  # a plan has hundreds of pools and few types
-    return max(distinct, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
+    settings = [Setting.of(job, gpu, fabric, stack, columns) for gpu, fabric in distinct]
+    return max(settings, key=lambda one: float(iteration_estimate(one).iteration_s[0]))
 
 
 def probability_faster(one: Prediction, other_s: float, other_errors: Sequence[float]) -> float:

@@ -168,8 +168,8 @@ def errors_of(context: Context, evaluation: Evaluation) -> tuple[float, ...]:
 def quantile(context: Context, evaluation: Evaluation, confidence: float) -> float:
     """The time that a measurement remains below with this probability, over that of the evaluation."""
     columns = columns_of(evaluation.candidate.configuration)
-    gpu, fabric = slowest_alone(context.job, context.stack, columns, _gpu_types(context, evaluation))
-    return float(time_factor(context.job, gpu, fabric, context.stack, columns, confidence=confidence)[0])
+    slowest = slowest_alone(context.job, context.stack, columns, _gpu_types(context, evaluation))
+    return float(time_factor(slowest, confidence)[0])
 
 
 def _gpu_types(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, Fabric]]:

@@ -19,6 +19,7 @@ from solver.cost.columns import columns_from
 from solver.cost.estimate import iteration_estimate
 from solver.cost.fabric import fabric_from
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 
 FROZEN = Path(__file__).parent / "frozen.json"
 GPUS = ("A100-SXM-80G", "B200-SXM")
@@ -46,7 +47,7 @@ def predictions() -> dict[str, list[list[float]]]:
                 workload = Workload(
                     architecture=architecture, sequence_length=sequence, global_batch_sequences=batch, precision="fp8"
                 )
-                estimate = iteration_estimate(job_of(workload), gpu, fabric, stack, columns)
+                estimate = iteration_estimate(Setting.of(job_of(workload), gpu, fabric, stack, columns))
                 found[f"{stack.name} {name} {model}"] = [
                     [float(f"{seconds:.9g}"), float(f"{peak:.9g}")]
                     for seconds, peak in zip(estimate.iteration_s, estimate.peak_bytes, strict=True)

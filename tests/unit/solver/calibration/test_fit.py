@@ -7,6 +7,7 @@ from models.stack import StackProfile
 from solver.calibration.fit import ContradictoryRows, TooFewRows, calibrate, with_constants
 from solver.cost.estimate import iteration_estimate
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from tests.unit.solver.cost.samples import A100, STACK, fabric, random_columns, workload
 
 COLUMNS = random_columns(40, seed=2)
@@ -15,7 +16,7 @@ NAMES = ("gemm_efficiency", "scale_up_efficiency", "step_host_s")
 
 
 def times(stack: StackProfile, rows):
-    return iteration_estimate(JOB, A100, fabric(), stack, COLUMNS.take(np.array(list(rows)))).iteration_s
+    return iteration_estimate(Setting.of(JOB, A100, fabric(), stack, COLUMNS.take(np.array(list(rows))))).iteration_s
 
 
 def test_planted_constants_come_back():

@@ -7,6 +7,7 @@ from models.stack import Constant
 from solver.cost.collectives import exposed_s
 from solver.cost.estimate import iteration_estimate
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from tests.unit.solver.cost.samples import A100, STACK, fabric, gpt, mixture, random_columns, workload
 
 COLUMNS = random_columns(150, seed=11)
@@ -14,7 +15,8 @@ TOLERANCE = 1 + 1e-12
 
 
 def times(gpu=A100, network=None, stack=STACK, job=None):
-    return iteration_estimate(job or job_of(workload(mixture())), gpu, network or fabric(), stack, COLUMNS).iteration_s
+    at = Setting.of(job or job_of(workload(mixture())), gpu, network or fabric(), stack, COLUMNS)
+    return iteration_estimate(at).iteration_s
 
 
 @pytest.mark.parametrize("field", ["bf16_flops_per_s", "memory_bytes_per_s", "scale_up_bytes_per_s"])

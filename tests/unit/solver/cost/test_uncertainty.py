@@ -6,6 +6,7 @@ import pytest
 from models.catalogue import entry_names
 from models.stack import GenerationConstant, StackProfile, Uncertainty, generation_of, packaged_stack
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from solver.cost.uncertainty import evidence_warnings, log_slopes, prediction, probability_faster, time_factor
 from tests.unit.solver.cost.samples import A100, fabric, random_columns, workload
 
@@ -38,7 +39,7 @@ def test_figures_are_ordered_and_centred_on_the_plan():
 
 def test_a_faster_unit_never_slows_a_step_down():
     names = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
-    slopes = log_slopes(JOB, A100, fabric(), STACK, COLUMNS, names=names)
+    slopes = log_slopes(Setting.of(JOB, A100, fabric(), STACK, COLUMNS), names)
     assert slopes.shape == (len(COLUMNS), len(names))
     assert slopes[0, :2].max() < 0
     assert slopes[:, :2].max() <= 0  # launches alone set the pace of small layers
@@ -82,7 +83,8 @@ def test_packaged_profiles_know_their_doubts_on_every_generation():
 
 
 def test_doubt_is_that_of_the_error_bars_and_none_at_one_half():
-    at_90, at_50 = (time_factor(JOB, A100, fabric(), STACK, COLUMNS, confidence=share) for share in (0.9, 0.5))
+    at = Setting.of(JOB, A100, fabric(), STACK, COLUMNS)
+    at_90, at_50 = (time_factor(at, share) for share in (0.9, 0.5))
     bars = [of(row, 1.0).iteration_s.p90 for row in range(len(COLUMNS))]
     assert at_90.tolist() == pytest.approx(bars)
     assert at_50.tolist() == pytest.approx([1.0] * len(COLUMNS))

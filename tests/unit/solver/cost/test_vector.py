@@ -9,6 +9,7 @@ from models.plan import Configuration, Degrees
 from solver.cost.columns import columns_of
 from solver.cost.estimate import Estimate, iteration_estimate
 from solver.cost.job import job_of
+from solver.cost.layer import Setting
 from tests.unit.solver.cost.samples import A100, STACK, fabric, gpt, mixture, random_columns, workload
 
 
@@ -17,16 +18,18 @@ from tests.unit.solver.cost.samples import A100, STACK, fabric, gpt, mixture, ra
 def test_one_row_at_a_time_gives_the_same_numbers(architecture, schedule):
     job = job_of(workload(architecture))
     many = random_columns(60, seed=3)
-    whole = iteration_estimate(job, A100, fabric(), STACK, many, schedule=schedule)
+    whole = iteration_estimate(Setting.of(job, A100, fabric(), STACK, many), schedule=schedule)
     for row in range(len(many)):
-        single = iteration_estimate(job, A100, fabric(), STACK, many.take(np.array([row])), schedule=schedule)
+        at = Setting.of(job, A100, fabric(), STACK, many.take(np.array([row])))
+        single = iteration_estimate(at, schedule=schedule)
         for field in fields(Estimate):
             expected = getattr(whole, field.name)[row]
             assert getattr(single, field.name)[0] == pytest.approx(expected, rel=1e-9, abs=1e-300), field.name
 
 
 def test_no_estimate_is_negative():
-    estimate = iteration_estimate(job_of(workload(mixture())), A100, fabric(), STACK, random_columns(200, seed=5))
+    at = Setting.of(job_of(workload(mixture())), A100, fabric(), STACK, random_columns(200, seed=5))
+    estimate = iteration_estimate(at)
     assert all((getattr(estimate, field.name) >= 0).all() for field in fields(Estimate))
 
 
