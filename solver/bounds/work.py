@@ -129,8 +129,8 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
 def other_shares_fit(context: Context, space: Space) -> bool:
     """Whether some even configuration may fit into memory with other layers per stage than the even split gives."""
     even = np.flatnonzero((space.layer_split != BY_GPU_TYPE) & (space.columns.pp > 1))
-    for rows in np.array_split(even, -(-len(even) // ROWS_AT_ONCE) or 1):
-        some = space.take(rows)
+    for first in range(0, len(even), ROWS_AT_ONCE):
+        some = space.take(even[first : first + ROWS_AT_ONCE])
         prices = [StageCosts(context, gpu_class, some.columns) for gpu_class in context.gpu_classes.values()]
         if capacity_for_other_shares(prices, some.family).any():
             return True

@@ -224,7 +224,11 @@ NEEDS_ARITHMETIC = (
     BadRequest("more stages than layers", {"/constraints/allowed/pp": [64]}, "/allowed/pp", "at most 32", "lint"),
     BadRequest("no FP8 in the GPU", {"/workload/precision": "fp8"}, "/cluster/pools/0/gpu", "bf16", "lint"),
     BadRequest(
-        "everything forbidden", {"/constraints/forbidden_places": ["campus"]}, "/forbidden_places", "fewer", "lint"
+        "everything forbidden",
+        {"/constraints/forbidden_places": ["campus"]},
+        "/forbidden_places",
+        "leave 'campus' (512 GPUs) out",
+        "lint",
     ),
     BadRequest(
         "degrees beyond the cluster",

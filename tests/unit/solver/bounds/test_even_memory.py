@@ -82,3 +82,10 @@ def test_memory_that_other_ends_fit_into_is_not_infeasible() -> None:
     assert validate(request_of(2, least)) == ()
     assert isinstance(beyond, Infeasible)
     assert validate(request_of(2, 0.9999 * least))[0].code == "memory-too-small"
+
+
+def test_a_model_that_one_rank_has_no_room_for_is_infeasible() -> None:
+    """There is one share of the layers."""
+    outcome = plan(request_of(1, 1e9))
+    assert isinstance(outcome, Infeasible)
+    assert outcome.reasons[0].code == validate(request_of(1, 1e9))[0].code == "memory-too-small"

@@ -19,7 +19,7 @@ from solver.questions.losses import changes_of
 from solver.questions.more import direction
 from solver.questions.own_rows import has_every_row, own_bound_s, own_rows
 from solver.questions.searches import changed
-from tests.build_request import GPU, build_request, cluster, link, pool
+from tests.build_request import GPU, build_request, cluster, link, pool, workload
 from tests.laws import changes
 from tests.laws.breach import SLACK
 from tests.laws.dice import Dice
@@ -83,9 +83,11 @@ def test_what_bounds_more_bounds_less_but_for_own_rows(seed: int) -> None:
 
 
 def test_the_loss_of_the_fastest_gpus_leaves_configurations_that_were_not_there() -> None:
-    """With two types only pipelines that do not fit on the faster one alone are split by type."""
+    """With two types only pipelines that do not fit on the better one alone are split by type; unless layers are
+    measured, which says of no type that it is better.
+    """
     both = cluster() | {"pools": [pool("east", 2), pool("west", 1), pool("north", 1, gpu=SLOWER)]}
-    before = build_request(cluster=both)
+    before = build_request(cluster=both, workload={**workload(), "layer_profiles": []})
     after = changed(before, changes_of(before, ["east"]))
     assert direction(after, before) == "more"
     assert not has_every_row(_context(after), _context(before))
