@@ -168,7 +168,7 @@ def micro_batches(request: PlanRequest) -> list[int]:
 def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     """tp x cp x (pp, vpp, family), each with the stage groups that the pools can hold."""
     out: list[tuple[int, ...]] = []
-    by_type = _types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
+    by_type = types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
     degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
     num_gpus = request.constraints.max_gpus or usable_gpus(request)
     joined = pools_by_island(request, _pools_within_reach(request, pools))
@@ -332,7 +332,7 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     even_degrees = np.isin(rows["pp"], pipeline_degrees(request))
     if "even" in wanted:
         chosen[EVEN] = np.flatnonzero(even_degrees)
-    if "by_gpu_type" in wanted and _types_differ(request, pools):
+    if "by_gpu_type" in wanted and types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
         chosen[BY_GPU_TYPE] = np.flatnonzero(several & ~left_to_even(request, pools, rows, held))
@@ -367,7 +367,7 @@ def _layer_splits(request: PlanRequest) -> Sequence[str]:
     return request.constraints.allowed.layer_split or LAYER_SPLIT_CODES
 
 
-def _types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
+def types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
     """Some pipeline may have ranks on GPUs of different speed or memory."""
     buildings = buildings_of(request.cluster)
     apart = not request.constraints.pipeline_may_cross_buildings

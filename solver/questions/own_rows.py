@@ -1,9 +1,9 @@
 """Configurations of a smaller request that a larger one does not have, or whose layers it shares out otherwise.
 
 Of all others a plan of the smaller request is one of the larger, so what bounds the larger bounds it. Where do own ones
-come from? With fewer GPUs of the fastest type, pins, or limits of crossing, pipelines that fitted on it alone are left
-to a split by GPU type. The even split goes by the strongest type that there is, and by its network. Ranks go by the
-number of buildings.
+come from? With fewer GPUs of the best type, or none that is best, with pins or limits of crossing, pipelines that
+fitted on it alone are left to a split by GPU type. The even split goes by the strongest type that there is, and by its
+network. Ranks go by the number of buildings.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,18 @@ from models.cluster import GpuType
 from models.request import PlanRequest
 from solver.arrays import BoolArray
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.enumerate import BY_GPU_TYPE, EVEN, Space, crossing_allowed, enumerate_space, left_to_even
+from solver.configurations.enumerate import (
+    BY_GPU_TYPE,
+    EVEN,
+    Space,
+    crossing_allowed,
+    enumerate_space,
+    left_to_even,
+    types_differ,
+)
 from solver.configurations.framework import within_framework
 from solver.configurations.layers import LayerSplit, split_layers
-from solver.configurations.nearness import ranks_by_type
+from solver.configurations.nearness import best_type, ranks_by_type
 from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.columns import FSDP
@@ -52,10 +60,10 @@ def has_every_row(small: Context, large: Context) -> bool:
     """Whether what differs shows that the larger request has every configuration, without enumerating any.
 
     True where the even split goes by the same GPUs, values are not allowed for the first time, buildings are as many,
-    and the split by GPU type has the same GPUs, or one type: fewer GPUs, places or links only take configurations away.
+    and the smaller request has no split by GPU type, or the larger leaves the same pipelines to the even split: fewer
+    GPUs, places or links only take configurations away.
     """
-    same_gpus = _gpus(small) == _gpus(large) and _left_alike(small.request, large.request)
-    return (same_gpus or len({one[-2:] for one in _gpus(large)}) == 1) and _only_typed(small, large)
+    return _only_typed(small, large) and (not types_differ(small.request, small.pools) or _left_alike(small, large))
 
 
 def _only_typed(small: Context, large: Context) -> bool:
@@ -71,8 +79,10 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
     """Which rows of the smaller request's space are its own."""
     if not large.pools:
         return np.ones(len(space), dtype=np.bool_)
-    if _only_typed(small, large):  # the larger request leaves to the even split what fits on its fastest type alone
+    if _only_typed(small, large):
         typed: BoolArray = space.layer_split == BY_GPU_TYPE
+        if not types_differ(large.request, large.pools):
+            return typed
         columns = space.columns
         held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
         return typed & left_to_even(large.request, large.pools, vars(columns), held)
@@ -93,16 +103,19 @@ def reference_of(context: Context) -> tuple[GpuType, Fabric]:
     return first.gpu.model_copy(update={"memory_bytes": 1.0, "usd_per_gpu_hour": None}), first.fabric
 
 
-def _gpus(context: Context) -> list[tuple[str, str, int, float, float]]:
-    """Of every pool its place, its GPUs, and what types are told apart by."""
-    return [(pool.place, pool.gpu.name, pool.num_free_gpus, pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes)
-            for pool in context.pools]  # fmt: skip
-
-
-def _left_alike(small: PlanRequest, large: PlanRequest) -> bool:
-    """Whether constraints leave the same pipelines to the even split, on the same GPUs."""
-    pinned = [bool(one.constraints.pins) for one in (small, large)]
-    return pinned[0] == pinned[1] and crossing_allowed(small) == crossing_allowed(large)
+def _left_alike(small: Context, large: Context) -> bool:
+    """Whether the same pipelines are left to the even split: the same GPUs, best type and limits."""
+    small_left, large_left = (
+        (
+            [(pool.place, pool.gpu.name, pool.num_free_gpus) for pool in one.pools],
+            best_type(one.request.workload, one.pools),
+            types_differ(one.request, one.pools),
+            crossing_allowed(one.request),
+            bool(one.request.constraints.pins),
+        )
+        for one in (small, large)
+    )
+    return small_left == large_left
 
 
 def _is_closed(small: PlanRequest, large: PlanRequest) -> bool:

@@ -18,6 +18,7 @@ from solver.lint import lint
 from solver.questions.losses import changes_of
 from solver.questions.more import direction
 from solver.questions.own_rows import has_every_row, own_bound_s, own_rows
+from solver.questions.row_bounds import row_numbers
 from solver.questions.searches import changed
 from tests.build_request import GPU, build_request, cluster, link, pool, workload
 from tests.laws import changes
@@ -72,6 +73,8 @@ def test_what_bounds_more_bounds_less_but_for_own_rows(seed: int) -> None:
         own = own_rows(small, space, large)
         if has_every_row(small, large):
             assert not own.any(), "no row is its own where that is said without looking"
+        numbers = row_numbers([space, enumerate_space(large.request)])
+        assert np.isin(numbers[0], numbers[1])[~own].all(), "what is not its own is there"
         for one in random_evaluations(small, space, random, NUM_CONFIGURATIONS):
             if own[one.row]:
                 continue
@@ -92,6 +95,42 @@ def test_the_loss_of_the_fastest_gpus_leaves_configurations_that_were_not_there(
     assert direction(after, before) == "more"
     assert not has_every_row(_context(after), _context(before))
     assert own_bound_s(after, before, 1e9, lambda: False) < float("inf")
+
+
+def _of_two_types(east: dict[str, Any], west: dict[str, Any]) -> PlanRequest:
+    """Two hosts of one type in the east and one of another in the west, and what is said of either pool."""
+    pools = [pool("east", 2, **east), pool("west", 1, **west)]
+    job = {**workload(), "precision": "fp8", "layer_profiles": []}
+    return build_request(cluster=cluster() | {"pools": pools}, workload=job)
+
+
+SMALL = GPU | {"name": "small-gpu", "memory_bytes": 5e10}
+FASTER_IN_FP8 = GPU | {"name": "fp8-gpu", "bf16_flops_per_s": 9e14, "fp8_flops_per_s": 4e15}
+
+
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        (
+            _of_two_types({}, {"gpu": FASTER_IN_FP8, "nic_bytes_per_s": 2e10}),
+            _of_two_types({}, {"gpu": FASTER_IN_FP8, "nic_bytes_per_s": 6e10}),
+        ),
+        (
+            _of_two_types({}, {"gpu": FASTER_IN_FP8, "nics_per_gpu": 0.5}),
+            _of_two_types({}, {"gpu": FASTER_IN_FP8}),
+        ),
+        (_of_two_types({}, {"gpu": SMALL}), _of_two_types({}, {"gpu": SMALL | {"memory_bytes": GPU["memory_bytes"]}})),
+    ],
+    ids=["faster-cards", "more-cards", "equal-memory"],
+)
+def test_more_for_one_type_takes_splits_by_type_away(after: PlanRequest, before: PlanRequest) -> None:
+    """A type that is best in everything takes what it holds evenly, and equal types have no split of their own."""
+    small, large = _context(after), _context(before)
+    spaces = [enumerate_space(one.request) for one in (small, large)]
+    assert direction(after, before) == "more"
+    assert len(spaces[1]) < len(spaces[0])
+    assert not has_every_row(small, large)
+    assert own_rows(small, spaces[0], large).any()
 
 
 @pytest.mark.parametrize("lost", ["east", "west-pool", "east-west"])
