@@ -123,7 +123,7 @@ def measured(name: str, request: PlanRequest, number: int, known: Evaluations) -
     context = Context.of(request)
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
     for _ in range(NUM_PORTIONS):
-        frontier.load(float("inf"), planned=True)
+        frontier.load_for(np.ones(len(frontier.space), dtype=np.bool_))
     keys = {_key(name, frontier.configuration(index)): index for index in sampled(frontier, number)}
     if not keys:
         return None

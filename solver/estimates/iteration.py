@@ -25,7 +25,7 @@ from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.estimates.params import ESTIMATES
-from solver.placement.distances import EACH, EACH_BY_TYPE, TYPES
+from solver.placement.distances import EACH, TYPES
 
 
 def guess_s(
@@ -74,7 +74,7 @@ def _crossed_s(job: _Job, by_type: BoolArray, *, local: bool) -> FloatArray:
         time_s = _under(pattern, row_of, job)
         if local:
             time_s = time_s + _private_s(job, pattern.replicas[row_of])
-        each = pattern.kind in (EACH, EACH_BY_TYPE)
+        each = pattern.kind.startswith(EACH)
         suits = True if each else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
     return np.where(np.isfinite(best), best, ESTIMATES.unlikely * job.inside_s)

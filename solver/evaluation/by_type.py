@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.places import by_island, placement_problem, pooled, solve
 from solver.placement.problem import PlacementProblem, Prices, RouteCount
-from solver.placement.strategies import keep_ranks_whole, keep_segments_whole
+from solver.placement.strategies import keep_ranks_whole, keep_replicas_in_groups, keep_segments_whole
 
 Routes = tuple[RouteCount, ...]
 Orders = tuple[Callable[[TypeCost], float], ...]
 Ranking = Callable[[TypeCost], tuple[float, ...]]
-TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
-ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
+TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "replicas_in_groups", "ranks_whole"]
+ALL_PATTERNS: tuple[TypedPattern, ...] = get_args(TypedPattern)
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
 MOST_NEAR = 2  # of them inside one building of several types, where the fastest alone holds all ranks in several
 MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where that spares the slowest rank
@@ -207,6 +207,8 @@ def _everywhere(
     ways = [[(_types(segments), _along(problem, segments)) for segments in some] for some in tried]
     pinned = _pinned_types(context, problem, costs)
     along = pinned + [_types(segments) for segments in orders]
+    if "replicas_in_groups" in patterns:
+        ways.append([(types, keep_replicas_in_groups(_on_types(context, problem, types))) for types in along])
     if "ranks_whole" in patterns:
         ways.append([(types, keep_ranks_whole(_on_types(context, problem, types))) for types in along])
     closed = [(types, routes, place) for way in ways for place, (types, routes) in enumerate(way) if routes is not None]

@@ -18,13 +18,20 @@ from solver.placement.fill import PooledRoute, fill
 from solver.placement.in_order import fill_in_order
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
+from solver.placement.strategies import (
+    keep_ranks_in_groups,
+    keep_ranks_whole,
+    keep_replicas_in_groups,
+    keep_replicas_whole,
+    spread_end_ranks,
+)
 
 Pattern = Literal[
     "replicas_whole",
     "ranks_whole",
     "ranks_in_groups",
     "ranks_in_regions",
+    "replicas_in_groups",
     "ranks_spread",
     "in_order",
     "in_order_spread_before",
@@ -35,6 +42,7 @@ CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None
     "replicas_whole": keep_replicas_whole,
     "ranks_whole": keep_ranks_whole,
     "ranks_in_groups": keep_ranks_in_groups,
+    "replicas_in_groups": keep_replicas_in_groups,
     "ranks_spread": spread_end_ranks,
     "in_order": fill_in_order,
     "in_order_spread_before": partial(fill_in_order, before=True),

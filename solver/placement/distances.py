@@ -7,6 +7,7 @@ block, exchanges around the places of each.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -212,24 +213,28 @@ class Distances:
 def partitions(
     distances: Distances, size_u: Sequence[int], region_u: Sequence[int], tiers: Sequence[Tier]
 ) -> tuple[Blocks, ...]:
-    """The ways to share out capacity groups in blocks: all together, each alone, and by the groups of a tier.
+    """The ways to share out capacity groups in blocks: all together, each alone, by the groups of a tier, across them.
 
-    Where there are several GPU types also by type, and each alone with the faster types first. Regions follow each
-    other by size, and capacity groups in them.
+    A block across groups has one capacity group of each, so that replicas are whole in groups. Where there are several
+    GPU types also by type, and each alone with the faster types first. Regions follow each other by size, and capacity
+    groups in them.
     """
     region_size = Counter[int]()
     for region, size in zip(region_u, size_u, strict=True):
         region_size[region] += size
     order = sorted(range(len(size_u)), key=lambda u: (-region_size[region_u[u]], region_u[u], -size_u[u], u))
     found = [distances.blocks(ALL, [order]), distances.blocks(EACH, [[u] for u in order])]
+    types = [group.gpu for group in distances.capacity_groups]
+    peak_u = peaks_flops_per_s(distances.pools, distances.capacity_groups)
+    fastest_first = sorted(order, key=lambda u: (-peak_u[u], types[u]))
     for number, tier in enumerate(tiers):
         groups = _grouped(order, tier.group_u)
         if 1 < len(groups) < len(order):
             found.append(distances.blocks(f"tier {number}", groups))
-    types = [group.gpu for group in distances.capacity_groups]
+            across = _alike(_grouped(fastest_first, tier.group_u))
+            of_one_type = all(len({types[u] for u in own}) == 1 for own in across)
+            found.append(distances.blocks(f"{EACH if of_one_type else ALL} across tier {number}", across))
     if len(set(types)) > 1:
-        peak_u = peaks_flops_per_s(distances.pools, distances.capacity_groups)
-        fastest_first = sorted(order, key=lambda u: (-peak_u[u], types[u]))
         found.append(distances.blocks(EACH_BY_TYPE, [[u] for u in fastest_first]))
         found.append(distances.blocks(TYPES, _grouped(order, types)))
         in_regions = _grouped(order, list(zip(region_u, types, strict=True)))
@@ -243,6 +248,15 @@ def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
     for group in order:
         groups.setdefault(keys[group], []).append(group)
     return list(groups.values())
+
+
+def _alike(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The first of every group together, then the second ones, and so on.
+
+    >>> _alike([[0, 1], [2]])
+    [[0, 2], [1]]
+    """
+    return [[u for u in own if u is not None] for own in itertools.zip_longest(*groups)]
 
 
 class _Load:

@@ -1,16 +1,19 @@
 """Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies between.
 
-These are DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, segments of the pipeline on given
-capacity groups, and PP-out with the ranks that do not fit whole spread over the capacity that is left.
+These are DP-out, PP-out, PP-out between groups of buildings with DP-out inside them and the reverse, segments of the
+pipeline on given capacity groups, and PP-out with the ranks that do not fit whole spread over the capacity that is
+left.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from solver.placement.in_order import fill_in_order
 from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s, minimums_hold
 from solver.placement.routes import MOST_JOINED, continued, merged
 
@@ -152,6 +155,40 @@ def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
     return merged(_joined(whole)) if len(whole) == len(parts) else None
 
 
+def keep_replicas_in_groups(problem: PlacementProblem) -> Routes | None:
+    """The pipeline crosses inside groups of buildings, as a region is one, and replicas are shared out over these.
+
+    Inside a group ranks are kept whole by capacity groups or, where some do not fit, fill them one after another. Of
+    several tiers of groups the one that loses least. None when no tier has several groups in use, some of which have
+    several capacity groups, the groups do not hold all replicas whole, or a rule forbids it.
+    """
+    if problem.minimums or not (problem.ranks_may_cross and problem.replicas_may_cross):
+        return None
+    routes = [found for tier in problem.prices.tiers if (found := _replicas_in_groups(problem, tier)) is not None]
+    return min(routes, key=lambda one: loss_s(problem, one), default=None)
+
+
+def _replicas_in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
+    """As many replicas as it holds into the largest group of the tier, then the next, as long as there are more."""
+    capacities = sorted((_inside(problem, tier, group) for group in set(tier.group_u)), key=sum, reverse=True)
+    routes, missing, num_groups = list[RouteCount](), problem.num_replicas, 0
+    for capacity in capacities:
+        inside = replace(problem, capacity_u=capacity, num_replicas=min(missing, _most_replicas(problem, capacity)))
+        if inside.num_replicas:
+            routes += keep_ranks_whole(inside) or fill_in_order(inside) or keep_replicas_whole(inside) or ()
+            missing, num_groups = missing - inside.num_replicas, num_groups + 1
+    crosses = any(len(set(route.capacity_groups)) > 1 for route in routes)
+    return merged(routes) if not missing and num_groups > 1 and crosses else None
+
+
+def _most_replicas(problem: PlacementProblem, capacity_u: Sequence[int]) -> int:
+    """Replicas for whose ranks there is room, as far as ranks with the same places open to them go."""
+    return min(
+        sum(capacity for capacity, may in zip(capacity_u, allowed, strict=True) if may) // num_ranks
+        for allowed, num_ranks in Counter(problem.allowed_pu).items()
+    )
+
+
 def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tuple[int, ...]) -> PlacementProblem:
     """The problem of some consecutive ranks alone, with capacities of their own."""
     ranks = slice(first, first + num_ranks)
@@ -254,6 +291,7 @@ PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
     keep_replicas_whole,
     keep_ranks_whole,
     keep_ranks_in_groups,
+    keep_replicas_in_groups,
     spread_end_ranks,
 )
 

@@ -81,3 +81,19 @@ def test_of_several_types_the_faster_ones_come_first_in_one_of_the_partitions() 
     assert types == sorted(types)
     assert set(types) == {"B200-SXM", "H100-SXM-80G"}
     assert not any(one.kind == EACH_BY_TYPE for one in mesh(3).partitions)
+
+
+@pytest.mark.parametrize("gpus", [("H100-SXM-80G",), ("A100-SXM-80G", "H100-SXM-80G")])
+def test_a_block_across_regions_has_one_capacity_group_of_each_the_fastest_first(gpus: tuple[str, ...]) -> None:
+    contexts = [mesh(seed, gpus) for seed in range(12)]
+    found = [(context, one) for context in contexts for one in context.partitions if " across " in one.kind]
+    assert found
+    for context, blocks in found:
+        region_u, gpu_u = context.geography.region_u, [group.gpu for group in context.capacity_groups]
+        assert blocks.kind.startswith(EACH) == all(len({gpu_u[u] for u in own}) == 1 for own in blocks.groups_b)
+        assert sorted(itertools.chain(*blocks.groups_b)) == list(range(len(region_u)))
+        assert all(len({region_u[u] for u in own}) == len(own) for own in blocks.groups_b)
+        assert len(blocks.groups_b[0]) == len(set(region_u)) > 1
+        for region in set(region_u):
+            inside = [gpu_u[u] for u in itertools.chain(*blocks.groups_b) if region_u[u] == region]
+            assert inside == sorted(inside, reverse=True), "H100 before A100"

@@ -23,7 +23,13 @@ from solver.placement.problem import (
     num_crossings,
 )
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
+from solver.placement.strategies import (
+    keep_ranks_in_groups,
+    keep_ranks_whole,
+    keep_replicas_in_groups,
+    keep_replicas_whole,
+    spread_end_ranks,
+)
 
 
 def problem(capacity: tuple[int, ...], *, ranks: int = 4, replicas: int = 4, **changes: object) -> PlacementProblem:
@@ -96,6 +102,42 @@ def test_unequal_buildings_of_a_region_share_the_replicas_of_its_ranks() -> None
 def test_without_several_regions_there_is_nothing_between_the_pure_patterns() -> None:
     assert keep_ranks_in_groups(problem((8, 8))) is None
     assert keep_ranks_in_groups(in_groups((16, 8, 0, 0), (0, 0, 1, 1))) is None
+
+
+def test_replicas_are_shared_out_over_regions_and_the_pipeline_crosses_inside_them() -> None:
+    routes = keep_replicas_in_groups(in_groups((4, 4, 4, 4), (0, 0, 1, 1)))
+    assert routes == (RouteCount((0, 0, 1, 1), 2), RouteCount((2, 2, 3, 3), 2))
+
+
+def test_a_rank_spans_two_buildings_of_a_region_where_it_fits_into_neither() -> None:
+    routes = keep_replicas_in_groups(in_groups((6, 6, 4, 4), (0, 0, 1, 1), replicas=5))
+    assert routes is not None
+    assert used(routes, 4) == [6, 6, 4, 4]
+    assert {tuple(u // 2 for u in route.capacity_groups) for route in routes} == {(0, 0, 0, 0), (1, 1, 1, 1)}
+
+
+@pytest.mark.parametrize("capacity", [(16, 8, 0, 0), (16, 0, 8, 0), (7, 3, 3, 3)])
+def test_replicas_are_not_shared_out_over_one_region_nor_where_some_fit_nowhere(capacity: tuple[int, ...]) -> None:
+    """All of them in one region, or each in one building, are placements that other forms give."""
+    assert keep_replicas_in_groups(in_groups(capacity, (0, 0, 1, 1))) is None
+
+
+def test_no_replica_is_shared_out_where_a_rule_forbids_it() -> None:
+    free = in_groups((4, 4, 4, 4), (0, 0, 1, 1))
+    assert keep_replicas_in_groups(replace(free, ranks_may_cross=False)) is None
+    assert keep_replicas_in_groups(replace(free, replicas_may_cross=False)) is None
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_replicas_in_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, replicas: int) -> None:
+    groups = tuple(u // 2 for u in range(len(capacity)))
+    routes = keep_replicas_in_groups(in_groups(tuple(capacity), groups, ranks=ranks, replicas=replicas))
+    if routes is not None:
+        assert sum(route.num_replicas for route in routes) == replicas
+        assert all(len(route.capacity_groups) == ranks for route in routes)
+        assert all(taken <= own for taken, own in zip(used(routes, len(capacity)), capacity, strict=True))
+        assert all(len({groups[u] for u in route.capacity_groups}) == 1 for route in routes)
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
