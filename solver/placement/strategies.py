@@ -175,7 +175,10 @@ def _replicas_in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
     for capacity in capacities:
         inside = replace(problem, capacity_u=capacity, num_replicas=min(missing, _most_replicas(problem, capacity)))
         if inside.num_replicas:
-            routes += keep_ranks_whole(inside) or fill_in_order(inside) or keep_replicas_whole(inside) or ()
+            found = keep_ranks_whole(inside) or fill_in_order(inside) or keep_replicas_whole(inside)
+            if found is None:
+                return None
+            routes += found
             missing, num_groups = missing - inside.num_replicas, num_groups + 1
     crosses = any(len(set(route.capacity_groups)) > 1 for route in routes)
     return merged(routes) if not missing and num_groups > 1 and crosses else None

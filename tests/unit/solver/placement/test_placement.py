@@ -122,22 +122,35 @@ def test_replicas_are_not_shared_out_over_one_region_nor_where_some_fit_nowhere(
     assert keep_replicas_in_groups(in_groups(capacity, (0, 0, 1, 1))) is None
 
 
+def test_replicas_are_not_lost_where_their_ranks_have_room_one_by_one_only() -> None:
+    """The larger region has room for rank 0 of six replicas and for ranks 1 and 2 of six, but not for all three."""
+    ways = ((True, False, True, False), (True,) * 4, (True,) * 4)
+    one = in_groups((2, 4, 6, 6), (0, 0, 1, 1), ranks=3, replicas=8)
+    assert keep_replicas_in_groups(replace(one, allowed_pu=ways)) is None
+
+
 def test_no_replica_is_shared_out_where_a_rule_forbids_it() -> None:
     free = in_groups((4, 4, 4, 4), (0, 0, 1, 1))
     assert keep_replicas_in_groups(replace(free, ranks_may_cross=False)) is None
     assert keep_replicas_in_groups(replace(free, replicas_may_cross=False)) is None
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
-def test_replicas_in_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, replicas: int) -> None:
-    groups = tuple(u // 2 for u in range(len(capacity)))
-    routes = keep_replicas_in_groups(in_groups(tuple(capacity), groups, ranks=ranks, replicas=replicas))
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4), st.data())
+@settings(max_examples=120, deadline=None)
+def test_replicas_in_regions_fill_exactly_what_they_may(
+    capacity: list[int], ranks: int, replicas: int, data: st.DataObject
+) -> None:
+    groups, num = tuple(u // 2 for u in range(len(capacity))), len(capacity)
+    free = in_groups(tuple(capacity), groups, ranks=ranks, replicas=replicas)
+    kinds = data.draw(st.lists(st.lists(st.booleans(), min_size=num, max_size=num).map(tuple), min_size=1, max_size=2))
+    allowed = tuple(data.draw(st.sampled_from([*kinds, (True,) * num])) for _ in range(ranks))
+    routes = keep_replicas_in_groups(replace(free, allowed_pu=allowed))
     if routes is not None:
         assert sum(route.num_replicas for route in routes) == replicas
         assert all(len(route.capacity_groups) == ranks for route in routes)
-        assert all(taken <= own for taken, own in zip(used(routes, len(capacity)), capacity, strict=True))
+        assert all(taken <= own for taken, own in zip(used(routes, num), capacity, strict=True))
         assert all(len({groups[u] for u in route.capacity_groups}) == 1 for route in routes)
+        assert all(may[u] for route in routes for may, u in zip(allowed, route.capacity_groups, strict=True))
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
