@@ -13,6 +13,8 @@
   pipeline.
 `ring_connections`: exchanges of ranks of which little lies in one of two groups. Needs room and rates.
 `leaving_messages`: messages that leave the groups of a cut, by how many groups have whole ranks. Needs room and rates.
+`crossing_ways`: the way of a micro-batch before and behind the messages of all replicas between two groups, for layers
+  shared out by GPU type. Needs `layer_limits`.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
   which links and the cards of each rank carry them. Needs stage prices.
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.

@@ -9,7 +9,6 @@ import numpy as np
 
 from solver.bounds.lightest import last_stage
 from solver.configurations.pricing import Shares, StageCosts, least_cost, moe_among
-from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.cost.job import Job
@@ -17,11 +16,24 @@ from solver.cost.stage import StageCost
 
 
 @dataclass(frozen=True)
+class SplitLayers:
+    """The most usual layers of ranks that span groups, and the most layers of such ranks that follow each other.
+
+    Of the other kind no more than `longest_others` follow each other in the model.
+    """
+
+    usual: FloatArray
+    in_row: FloatArray
+    longest_others: int
+
+
+@dataclass(frozen=True)
 class UnknownShares:
     """Layers shared out in any way: so many ranks have no more usual ones than `most_usual` says.
 
     `usual` is what one of the `num_usual` costs. Stages with u of these that follow each other are no more than
-    `longest_others` + u `per_usual`.
+    `longest_others` + u `per_usual`. `ways_s` are those before and behind messages between two groups that hold so many
+    whole ranks at most.
     """
 
     usual: StageCost
@@ -29,18 +41,25 @@ class UnknownShares:
     most_usual: Callable[[IntArray], FloatArray]
     longest_others: int
     per_usual: float
+    ways_s: Callable[[IntArray, SplitLayers], FloatArray]
 
     @classmethod
     def of(
-        cls, context: Context, usual: StageCost, num_usual: int, most_usual: Callable[[IntArray], FloatArray]
+        cls,
+        price: StageCosts,
+        num_usual: int,
+        most_usual: Callable[[IntArray], FloatArray],
+        ways_s: Callable[[IntArray, SplitLayers], FloatArray],
     ) -> UnknownShares:
         """For every number of layers in a row, of which each stage has one or more."""
+        context = price.context
         fewest, most = moe_among(context)
         lengths = np.arange(len(fewest))
         among = fewest if context.job.num_moe_layers else lengths - most
         longest = int(lengths[among == 0].max())
         beyond = (lengths - longest)[among > 0] / among[among > 0]
-        return cls(usual, num_usual, most_usual, longest, float(beyond.max(initial=1.0)))
+        per_usual = float(beyond.max(initial=1.0))
+        return cls(price.usual_layer, num_usual, most_usual, longest, per_usual, ways_s)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from solver.bounds.type_ranks import RankTime, Types
 from solver.configurations.enumerate import V_FAMILY
 from solver.cost.stage import StageCost
 
-LeastPass = Callable[[FloatArray, FloatArray], FloatArray]
+LeastPass = Callable[[FloatArray, FloatArray, FloatArray | float], FloatArray]
 WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 
 
@@ -150,18 +150,19 @@ class LayerTimes:
         types, limits, columns = self.types, self.limits, self.types.space.columns
         messages_s = np.maximum(self.messages_s, messages_s)
         work, every = limits.most(limit_s)
-        every = np.minimum(every, limits.most_late(limit_s - messages_s - self.forward(every, types.held)))
+        every = np.minimum(every, limits.most_late(limit_s - messages_s - self.forward(every, types.held, 0.0)))
         usable = (limits.least_s <= limit_s * (1.0 + ROUNDING)) & (every >= types.least_usual(columns.vpp))
         held = np.where(usable, types.held, 0.0)
         without_ends = best_ranks(work, held, columns.pp) - limits.taken_by_ends(limit_s, held)
         enough: BoolArray = (held.sum(axis=0) >= columns.pp) & (without_ends >= types.num_usual)
         enough &= best_ranks(every, held, columns.pp) >= types.num_usual
         behind_s = (columns.num_microbatches - 1.0) * self.follows_s + 2.0 * messages_s + limits.home_s
-        return enough & (self.there_and_back(every, held) + behind_s <= limit_s * (1.0 + ROUNDING))
+        return enough & (self.there_and_back(every, held, 0.0) + behind_s <= limit_s * (1.0 + ROUNDING))
 
 
 def _least_pass(types: Types, seconds: Callable[[StageCost], FloatArray]) -> LeastPass:
-    """Least seconds of a micro-batch over all stages, from the most usual layers of a rank and the ranks, by type.
+    """Least seconds of a micro-batch over all stages, from the most usual layers of a rank and the ranks, by type, and
+    how many usual layers are left out, whichever they are.
 
     The quickest types have as many layers as they may; ranks that do not fit on them have their fewest elsewhere.
     """
@@ -173,10 +174,10 @@ def _least_pass(types: Types, seconds: Callable[[StageCost], FloatArray]) -> Lea
     if types.num_others:
         rest_s = rest_s + types.num_others * seconds(least.other_layer)
 
-    def least_s(most: FloatArray, held: FloatArray) -> FloatArray:
+    def least_s(most: FloatArray, held: FloatArray, left_out: FloatArray | float) -> FloatArray:
         layers, ranks = (np.cumsum(np.take_along_axis(one, order, axis=0), axis=0) for one in (most * held, held))
         elsewhere = np.maximum(pp - ranks, 0.0) * fewest
-        upto = np.minimum(layers, types.num_usual - elsewhere)
+        upto = np.minimum(layers, types.num_usual - np.maximum(elsewhere, left_out))
         total_s: FloatArray = (np.diff(upto, axis=0, prepend=0.0) * ascending_s).sum(axis=0) + rest_s
         return total_s
 

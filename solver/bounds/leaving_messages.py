@@ -61,6 +61,19 @@ class LeavingMessages:
         return start, 4.0 * columns.dp.astype(np.float64)
 
     @cached_property
+    def most_whole(self) -> IntArray:
+        """Most ranks that lie whole in one group, and none in another one.
+
+        Of two groups each of the other ranks has those replicas that share every place there, too: W d + (p - W) e.
+        """
+        pp, dp, together = (one[:, None] for one in (self.columns.pp, self.columns.dp, self._together))
+        whole = np.minimum(self.held // dp, pp)
+        if len(self.rate_g) == 2:
+            beside = (self.held - pp * together) // np.maximum(dp - together, 1)
+            whole = np.where(self.held >= pp * dp, whole, np.clip(beside, 0, np.where(dp > together, whole, 0)))
+        return np.asarray(whole.max(axis=1))
+
+    @cached_property
     def inside(self) -> IntArray:
         """Most replicas that each group holds with all their ranks: those that share every place are all inside."""
         together = self._together[:, None]

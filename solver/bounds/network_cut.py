@@ -17,9 +17,17 @@ from functools import cached_property
 import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_messages import CrossingDelay, CrossingMessages
 from solver.bounds.cuts import NetworkCut, cuts
-from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, SplitRanks, UnknownShares, least_parameters
+from solver.bounds.gradient_exchange import (
+    ExchangeLink,
+    GradientExchange,
+    SplitLayers,
+    SplitRanks,
+    UnknownShares,
+    least_parameters,
+)
 from solver.bounds.leaving_messages import LeavingMessages, or_unlinked, times_left
 from solver.bounds.lightest import before_exchange_s, beside_messages_s, lightest_rank_s
 from solver.bounds.ring_connections import least_fill
@@ -200,7 +208,7 @@ class _Cases:
         by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
         for h in range(1, min(held.shape[1], most) + 1):
-            retained = np.minimum(whole[:, h - 1], some.pp)
+            retained = np.minimum(whole[:, h - 1], some.pp) if h > 1 else self.leaving.most_whole
             if not jointly:
                 parts = PARTS if h == 1 and self.unknown is None else 1
                 for fewest, upto in _parts_of(self._fewest_whole(retained), retained, parts):
@@ -282,6 +290,8 @@ class _Cases:
             np.where(split.num_ranks > 0, exchanges_s, messages / rate),
             np.where(leaving.by_rate > 0, messages_s, 0.0),
         ]
+        if self.unknown is not None and self.within_s is not None and num_groups == 2 == len(self.cut.rate_g):
+            parts.append(self._queued_s(self.unknown, self.within_s, messages))
         if self.unknown is not None and self.unknown.longest_others:
             parts.append(self._least_bytes(self.unknown, num_groups, fewest, retained, messages) / rate)
         if self.cut.of_places:
@@ -321,6 +331,22 @@ class _Cases:
         with_fewest = per_usual * fewest_usual + np.maximum(messages, most_around - less_around * fewest_usual)
         found: FloatArray = np.minimum(with_fewest, per_usual * equal + messages)
         return found
+
+    def _queued_s(self, share: UnknownShares, within_s: FloatArray, messages: FloatArray) -> FloatArray:
+        """Messages of all replicas between two groups that have whole ranks, and the ways before and behind them.
+
+        What `messages` leave of the links within a time limits the usual layers of ranks that span both.
+        """
+        left = np.maximum(within_s * self.cut.rate_g.sum() * (1.0 + ROUNDING) - messages, 0.0)
+        per_usual = self.num_groups_r * self.exchanges.usual.usual
+        usual = np.floor(np.divide(left, per_usual, out=np.full_like(left, np.inf), where=per_usual > 0))
+        usual = np.where(self.columns.dp > 1, np.minimum(usual, share.num_usual), 0.0)
+        in_row = np.where(self.columns.dp > 1, share.longest_others + share.per_usual * usual, 0.0)
+        whole = (self.leaving.held // self.leaving.columns.dp[:, None]).max(axis=1)[self.row_of]
+        ways_s = share.ways_s(whole, SplitLayers(usual, in_row, share.longest_others))
+        each_way = self._sent_bytes * self.columns.vpp * self.columns.dp
+        queued_s = each_way * (1.0 / or_unlinked(self.cut.rate_g[0]) + 1.0 / or_unlinked(self.cut.rate_g[1])) / 2.0
+        return np.where(ways_s > 0, queued_s + self.cut.nearest_s + ways_s, 0.0)
 
     def _fewest_whole(self, most: IntArray) -> IntArray:
         """The least number of whole ranks, no more than `most`, that leaves exchanges for which there is time; or 1."""

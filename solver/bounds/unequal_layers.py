@@ -11,6 +11,7 @@ import numpy as np
 from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.crossing_messages import CrossingDelay
+from solver.bounds.crossing_ways import CrossingWays
 from solver.bounds.gradient_exchange import UnknownShares
 from solver.bounds.layer_limits import LayerLimits, LayerTimes, best_ranks, ends_worth, whole_layers_s
 from solver.bounds.network_cut import distance_cases, with_distance_s
@@ -94,10 +95,10 @@ def _with_cuts_s(
     split = LayerSplit(ones, ones, ones, np.zeros_like(ones))
     smallest = Shares(space.columns, space.family, split, types.context.job.num_layers)
     shares = UnknownShares.of(
-        types.context,
-        types.least.usual_layer,
+        types.least,
         types.num_usual,
         lambda num_ranks: best_ranks(most, types.held, num_ranks),
+        CrossingWays(ways, most).least_s,
     )
     overlap_s = np.full(len(near_s), np.inf)
     cases = distance_cases(types.least, smallest, overlap_s, shares, within_s=within_s)

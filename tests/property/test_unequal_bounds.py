@@ -40,6 +40,22 @@ EVERY_THIRD: dict[str, Any] = {
     **EVERY_OTHER,
     "moe": {**EXPERTS["moe"], "expert_ffn_hidden_size": 512, "first_moe_layer": 0, "moe_layer_stride": 3},
 }
+
+
+def two_buildings(pools: list[list[dict[str, Any]]], **link: Any) -> dict[str, Any]:
+    """Two buildings with a link, and several pools in each."""
+    return {
+        "name": "two buildings",
+        "places": [{"id": name, "level": "building"} for name in "ab"],
+        "pools": [
+            {"id": f"{name}{number}", "place": name, **pool}
+            for name, own in zip("ab", pools, strict=True)
+            for number, pool in enumerate(own)
+        ],
+        "links": [{"id": "ab", "from_place": "a", "to_place": "b", **link}],
+    }
+
+
 CASES = {
     "three types": test_plan_bounds.CASES["three types"],
     "little memory": test_plan_bounds.CASES["little memory"],
@@ -76,6 +92,21 @@ CASES = {
             latency_s=1e-3,
             loss_probability=1e-4,
             load_balancing=["spray", "ecmp"],
+        ),
+    ),
+    "two buildings of two types, thin": (
+        SHORT,
+        two_buildings(
+            [[hosts("H100-SXM-80G", 1), hosts("B200-SXM", 1)]] * 2, capacity_bytes_per_s=4e9, latency_s=1e-4, planes=4
+        ),
+    ),
+    "experts in two buildings, one way thinner": (
+        EVERY_OTHER,
+        two_buildings(
+            [[hosts("B200-SXM", 1), hosts("A100-SXM-80G", 1)], [hosts("A100-SXM-80G", 1)]],
+            capacity_bytes_per_s=1.5e10,
+            reverse_capacity_bytes_per_s=3e9,
+            latency_s=1e-4,
         ),
     ),
 }

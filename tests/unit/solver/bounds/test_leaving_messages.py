@@ -120,3 +120,20 @@ def test_no_assignment_sends_less(together: int, family: str, vpp: int, fleet: F
     assert all(bounds[key][1] <= least[key][1] for key in least)
     assert all(around >= 0 for _, _, around in least.values())
     assert any(by_rate > 0 for by_rate, _ in bounds.values())
+
+
+@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize("num_ranks", [2, 3, 4])
+@pytest.mark.parametrize("held", [(6, 6), (6, 5), (4, 4), (9, 3), (8, 8), (12, 2), (4, 2), (4, 4, 3)])
+def test_ranks_lie_whole_in_one_group_of_two_where_all_others_have_room_too(
+    together: int, num_ranks: int, held: tuple[int, ...]
+) -> None:
+    """Three replicas, or three times as many that share every place with their expert group."""
+    row = dict.fromkeys([one.name for one in fields(Columns)], 1)
+    columns = columns_from([{**row, "dp": 3 * together, "pp": num_ranks, "ep": together}])
+    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)))
+    whole = [whole_ranks(one) for one in assignments(3, num_ranks, held)]
+    most = max((len(own) for own in whole if len(set(own)) == 1), default=0)
+    assert leaving.most_whole[0] >= most
+    if len(held) == 2 and sum(held) >= 3 * num_ranks + 1:  # room for the others wherever they are
+        assert leaving.most_whole[0] == most
