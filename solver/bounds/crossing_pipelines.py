@@ -123,7 +123,7 @@ class CrossingPipelines:
 
         def way_s(way: tuple[int, ...]) -> float:
             if way not in known:
-                known[way] = self._way_s(shape, crossing, _crossed(first, way), least_s)
+                known[way] = self._way_s(shape, crossing, crossed_stages(first, way), least_s)
             return known[way]
 
         ways = list(ways_to_cross(first))
@@ -344,7 +344,7 @@ def _is_within(configuration: Configuration, way: tuple[int, ...], most_ranks: S
     return any(all(map(operator.le, some, most_ranks)) for some in (parts, parts[::-1]))
 
 
-def _crossed(configuration: Configuration, way: Sequence[int]) -> list[int]:
+def crossed_stages(configuration: Configuration, way: Sequence[int]) -> list[int]:
     """Stages whose message crosses, where a pipeline does so after these ranks."""
     last, looped, ranks = configuration.degrees.pp - 1, configuration.family == "loop", configuration.rank_of_stages
     return [

@@ -94,17 +94,21 @@ class _PipelineBounds:
             bound_s, so_far_s = self.known.get(one, (0.0, 0.0))
             if bound_s >= enough_s or bound_s < so_far_s:
                 continue
-            if len(asked) == self.num_left:
+            if len(asked) >= self.num_left:
                 some = partitions[:place]
                 break
             asked.append(one)
             limits_s.append(self.high_s if so_far_s else min(enough_s * (1.0 + BEYOND), self.high_s))
         if asked:
-            self.num_left -= len(asked)
-            charge_pipeline_bounds(self.clock, self.pipelines.num_operations, len(asked))
-            bounds_s = self.pipelines.bounds_s(asked, np.array(limits_s)).tolist()
+            self._count(len(asked))
+            bounds_s = self.pipelines.bounds_s(asked, np.array(limits_s), self._count).tolist()
             self.known.update(zip(asked, zip(bounds_s, limits_s, strict=True), strict=True))
         return [self.known[one][0] for one in some]
+
+    def _count(self, number: int) -> None:
+        """So many pipelines are bounded."""
+        self.num_left -= number
+        charge_pipeline_bounds(self.clock, self.pipelines.num_operations, number)
 
     def best(self) -> Sequence[TypedLayers]:
         """The partitions with the least bounds, of those that have every rank on one type."""

@@ -17,6 +17,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.crossing_partitions import Count, PartitionCrossings, PartitionRanks, uncounted
 from solver.bounds.kind_costs import Kind, stage_exchange_s
 from solver.bounds.layer_windows import Ends
 from solver.bounds.least_hops import TypeHops
@@ -25,6 +26,7 @@ from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
 from solver.context import Context
 from solver.cost.columns import columns_of
+from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.pipeline.bounds import SharedLinks, makespan_bounds, shared_links_bound
 from solver.pipeline.bounds_kernel import AlikePipelines
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
@@ -45,7 +47,10 @@ class PartitionPipelines:
 
     @classmethod
     def of(
-        cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
+        cls,
+        context: Context,
+        configurations: Sequence[Configuration],
+        gpus: Sequence[Kind] | None = None,
     ) -> PartitionPipelines:
         """The pipelines of configurations that are alike, on all GPU types of the cluster unless some are given."""
         if gpus is None:
@@ -56,11 +61,11 @@ class PartitionPipelines:
         """The bound of one partition, see `bounds_s`."""
         return float(self.bounds_s([partition], np.array([enough_s]))[0])
 
-    def bounds_s(self, partitions: Sequence[Partition], enough_s: FloatArray) -> FloatArray:
+    def bounds_s(self, partitions: Sequence[Partition], enough_s: FloatArray, count: Count = uncounted) -> FloatArray:
         """No plan with one of these takes less (seconds); infinite where memory holds no micro-batch.
 
         Where the ranks of one do not have all layers, no plan whose ranks have as many or more on these types takes
-        less. A bound need not go beyond what is enough of it.
+        less. A bound need not go beyond what is enough of it. Others that are bounded beside these `count`.
         """
         layers, owner = list[tuple[int, ...]](), list[int]()
         for place, partition in enumerate(partitions):
@@ -68,7 +73,7 @@ class PartitionPipelines:
             layers += ways
             owner += [place] * len(ways)
         gpu_pr, of_partition = np.array([gpu_r for gpu_r, _ in partitions]), np.array(owner)
-        found = self._pipelines_s(gpu_pr[of_partition], np.array(layers), enough_s[of_partition])
+        found = self._pipelines_s(gpu_pr[of_partition], np.array(layers), enough_s[of_partition], count)
         least_s = np.full(len(partitions), np.inf)
         np.minimum.at(least_s, of_partition, found)
         return least_s
@@ -125,7 +130,7 @@ class PartitionPipelines:
             by_rank = tuple(itertools.chain.from_iterable(chosen))
             yield tuple(by_rank[place] for place in places)
 
-    def _pipelines_s(self, gpu_pr: IntArray, layers_ps: IntArray, enough_p: FloatArray) -> FloatArray:
+    def _pipelines_s(self, gpu_pr: IntArray, layers_ps: IntArray, enough_p: FloatArray, count: Count) -> FloatArray:
         """Bounds of pipelines with these types of ranks and layers of stages, and the update of all ranks."""
         fewest, most = _moe_layers(self.context, layers_ps)
         whole, gpu_ps = layers_ps.sum(axis=1) == self.context.job.num_layers, gpu_pr[:, self._rank_of_s]
@@ -140,8 +145,7 @@ class PartitionPipelines:
         if not len(rows):
             return found
         exposed = np.zeros(layers_ps.shape)
-        ends_s = _ends(np.arange(len(self._rank_of_s)), np.arange(len(self._rank_of_s)))
-        exposed[whole] = self._ranks.exposed_s(gpu_ps[whole], ends_s, (layers_ps - fewest)[whole], fewest[whole])
+        exposed[whole] = self._ranks.exposed_s(gpu_ps[whole], self._ends_s, (layers_ps - fewest)[whole], fewest[whole])
         each = self._alike(gpu_pr, costs, np.maximum(held_pr, budget_pr), exposed)
         each = AlikePipelines(*(column[rows] for column in each))
         limits = enough_p[rows] - update_p[rows]
@@ -149,7 +153,29 @@ class PartitionPipelines:
         for place in np.flatnonzero(found[rows] < limits).tolist():
             row, shape = rows[place], each.at(self._shape, place)
             found[row] = max(found[row], self._hops_by_type.shared_links_s(gpu_pr[row], shape))
+            if whole[row] and found[row] < limits[place]:
+                ranks = self._partition_ranks(gpu_pr[row], layers_ps[row], fewest[row], shape)
+                for crossings in self._crossings:
+                    found[row] = crossings.least_s(ranks, (found[row], limits[place]), count)
         return found + update_p
+
+    def _partition_ranks(
+        self, gpu_r: IntArray, layers_s: IntArray, moe_s: IntArray, shape: PipelineShape
+    ) -> PartitionRanks:
+        """What lying over two groups takes of one of the pipelines depends on this."""
+        plain_s = self._hops_by_type.of_stages(self._hops_by_type.plain_s, gpu_r[None])[0]
+        asked = gpu_r[self._rank_of_s], self._ends_s, layers_s - moe_s, moe_s
+        sent_s, overlap_s = self._ranks.sent_and_overlap(*asked).T
+        return PartitionRanks(gpu_r, shape, plain_s, sent_s, overlap_s)
+
+    @cached_property
+    def _crossings(self) -> list[PartitionCrossings]:
+        return PartitionCrossings.of_all(self.context, self.configurations, self.gpus, self.hops.hop_s)
+
+    @cached_property
+    def _ends_s(self) -> IntArray:
+        stages = np.arange(len(self._rank_of_s))
+        return _ends(stages, stages)
 
     @cached_property
     def _is_of_rank(self) -> IntArray:
@@ -270,6 +296,11 @@ class _RanksByType:
         asked = np.stack([gpu_ps, np.broadcast_to(ends_s, gpu_ps.shape), dense_ps, moe_ps])
         return self._of_each(asked, lambda ranks, at, dense, moe: ranks.exposed_s(at, dense, moe))
 
+    def sent_and_overlap(self, gpu_s: IntArray, ends_s: IntArray, dense_s: IntArray, moe_s: IntArray) -> FloatArray:
+        """Of every stage the fewest bytes that it sends out of a place, and the most of an exchange that overlaps."""
+        asked = np.stack([gpu_s, ends_s, dense_s, moe_s])
+        return self._of_each(asked, lambda ranks, at, dense, moe: ranks.sent_and_overlap(at, dense, moe))
+
     def _of_each(self, asked: IntArray, value: Callable[[_TypedRanks, Ends, int, int], object]) -> FloatArray:
         """The value of ranks on a type with these ends, dense and MoE layers (4 x ...); of equal ones once."""
         sizes = len(self.of_type), 4, self.most_layers + 1, self.most_layers + 1
@@ -336,4 +367,18 @@ class _TypedRanks:
                 work.append(float(cost.total_s.max()))
             self.known[key] = max(min(exchanges) - context.stack.data_parallel_overlap.value * max(work), 0.0)
         found: float = self.known[key]
+        return found
+
+    def sent_and_overlap(self, at: Ends, dense: int, moe: int) -> tuple[float, float]:
+        """Fewest bytes that a stage sends out of a place, over two or more, and the most seconds that overlap."""
+        key = "sent", at, dense, moe
+        if key not in self.known:
+            context, sent, work = self.kind.context, [], []
+            for one in self.kind.costs:
+                cost = one.price.of(dense, moe, embedding=float(at[0]), logits=float(at[1]))
+                parameters = group_parameters(cost.parameters[:, 0], cost.expert_parameters[:, 0], one.columns)
+                sent.append(float(crossing_bytes(parameters, one.columns, 2, context.job).min()))
+                work.append(float(cost.total_s.max()))
+            self.known[key] = min(sent), context.stack.data_parallel_overlap.value * max(work)
+        found: tuple[float, float] = self.known[key]
         return found

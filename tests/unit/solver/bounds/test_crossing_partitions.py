@@ -1,0 +1,106 @@
+"""No partition over two buildings takes less than its bound, wherever its ranks lie and however they are ordered."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.bounds.typed_pipelines import Partition, PartitionPipelines
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.evaluate import evaluate
+from solver.evaluation.places import placement_problem, pooled
+from solver.evaluation.scheduling import portfolio_timing
+from solver.placement.problem import RouteCount
+from solver.placement.routes import merged
+from tests.build_job import ARCHITECTURE, context_of
+
+GPUS = ("H100-SXM-80G", "A100-SXM-80G")
+MODEL: dict[str, Any] = {**ARCHITECTURE, "num_layers": 8, "hidden_size": 2048, "ffn_hidden_size": 8192}
+EXPERTS = {"num_experts": 4, "experts_per_token": 2, "expert_ffn_hidden_size": 4096, "moe_layer_stride": 3}
+LINKS: dict[str, dict[str, Any]] = {
+    "thin": {"capacity_bytes_per_s": 3e9, "latency_s": 1e-5},
+    "far": {"capacity_bytes_per_s": 4e9, "latency_s": 1e-2, "loss_probability": 1e-5},
+    "thin one way": {"capacity_bytes_per_s": 2e10, "reverse_capacity_bytes_per_s": 2e9, "latency_s": 1e-3},
+}
+SHAPES = [("one_way", 4, 1), ("v", 4, 2), ("v", 3, 2), ("loop", 3, 2), ("loop", 4, 2)]
+SCHEDULERS = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
+
+
+def two_buildings(link: str, family: str, num_ranks: int, vpp: int, **more: Any) -> tuple[Context, Configuration]:
+    """A job on two buildings with two hosts of either GPU type each, two replicas of four GPUs a stage."""
+    pools = [
+        {"id": f"{place}{gpu}", "place": place, "gpu": gpu, "num_hosts": 1, "nic_bytes_per_s": 5e10}
+        for place in "ab"
+        for gpu in GPUS
+    ]
+    allowed = {"tp": [4], "cp": [1], "ep": [1], "dp": [2], "pp": [num_ranks], "vpp": [vpp], "recompute": ["none"]}
+    request = {
+        "workload": {"architecture": {**MODEL, **more}, "sequence_length": 4096, "global_batch_sequences": 12},
+        "cluster": {
+            "name": "two",
+            "places": [{"id": place, "level": "building"} for place in "ab"],
+            "pools": pools,
+            "links": [{"id": "ab", "from_place": "a", "to_place": "b", "planes": 4, **LINKS[link]}],
+        },
+        "constraints": {
+            "allowed": {
+                **allowed,
+                "family": [family],
+                "layer_split": ["by_gpu_type"],
+                "micro_batch_sequences": [1],
+                "sharding": ["zero1"],
+            }
+        },
+    }
+    context = context_of(PlanRequest.model_validate(request))
+    return context, configuration_of(context, enumerate_space(context.request), 0)
+
+
+def placed(context: Context, configuration: Configuration, gpu_r: list[str]) -> Iterator[Candidate]:
+    """Every way of ranks on these types to lie: each in the one building, in the other, or a replica in either."""
+    building_u, room = context.geography.building_u, placement_problem(context, configuration).capacity_u
+    groups = {("ab"[building_u[number]], one.gpu): number for number, one in enumerate(context.capacity_groups)}
+    for where in itertools.product(("aa", "bb", "ab"), repeat=len(gpu_r)):
+        replicas = [
+            tuple(groups[own[replica], gpu] for own, gpu in zip(where, gpu_r, strict=True)) for replica in range(2)
+        ]
+        used = np.bincount(np.array(replicas).ravel(), minlength=len(room))
+        if (used <= room).all():
+            yield Candidate(configuration, pooled(context, configuration, merged([RouteCount(r, 1) for r in replicas])))
+
+
+@pytest.mark.parametrize(("family", "num_ranks", "vpp"), SHAPES)
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("more", [{}, {"moe": EXPERTS}], ids=["dense", "experts"])
+def test_no_placement_of_a_partition_is_faster_than_its_bound(
+    more: dict[str, Any], link: str, family: str, num_ranks: int, vpp: int
+) -> None:
+    context, configuration = two_buildings(link, family, num_ranks, vpp, **more)
+    pipelines, random, raised = PartitionPipelines.of(context, [configuration]), np.random.default_rng(5), 0
+    crossings = pipelines._crossings
+    assert len(crossings) == 1
+    for _ in range(4):
+        gpu_r = random.permutation([0, 0, 1, 1])[:num_ranks].tolist()
+        layers_r = vpp + random.multinomial(8 - num_ranks * vpp, random.dirichlet(np.ones(num_ranks)))
+        partition: Partition = tuple(gpu_r), tuple(layers_r.tolist())
+        stages = next(pipelines.stages(*partition))
+        shared = configuration.model_copy(update={"layers_per_stage": stages})
+        names = [next(iter(pipelines.gpus[gpu].names)) for gpu in gpu_r]
+        found = [evaluate(context, one, how) for one in placed(context, shared, names) for how in SCHEDULERS]
+        least_s = min(one.iteration_s for one in found if one is not None)
+        bound_s = pipelines.bound_s(partition, float("inf"))
+        assert bound_s <= least_s * (1 + 1e-9), f"{partition} {bound_s} {least_s}"
+        assert pipelines.bound_s(partition, bound_s / 2.0) <= bound_s * (1 + 1e-9)
+        crossings.clear()
+        raised += bound_s > pipelines.bound_s(partition, float("inf")) * 1.001
+        crossings.extend(PartitionPipelines.of(context, [configuration])._crossings)
+    assert raised
