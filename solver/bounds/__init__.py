@@ -26,8 +26,8 @@
 `least_hops`: messages that every pass pays, from rank to rank and between groups of GPUs. Needs the link graph.
 `crossing_pipelines`: even pipelines with the messages of every way to lie over a cut, or with one rank that exchanges
   over it. Needs `network_cut`.
-`crossing_partitions`: pipelines of partitions with the messages of every way to lie over two groups, or with a rank that
-  exchanges over both. Needs `crossing_pipelines`.
+`crossing_partitions`: pipelines of partitions with the messages of every way to lie over two groups, or with a rank
+  that exchanges over both. Needs `crossing_pipelines`.
 `synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
   one after another. Needs stage prices.
 `spread_exchange`: exchange of a stage over any number of places, inside them and between. Needs `network_cut`.

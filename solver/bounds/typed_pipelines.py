@@ -155,7 +155,7 @@ class PartitionPipelines:
             found[row] = max(found[row], self._hops_by_type.shared_links_s(gpu_pr[row], shape))
             if whole[row] and found[row] < limits[place]:
                 ranks = self._partition_ranks(gpu_pr[row], layers_ps[row], fewest[row], shape)
-                for crossings in self._crossings:
+                for crossings in self.crossings:
                     found[row] = crossings.least_s(ranks, (found[row], limits[place]), count)
         return found + update_p
 
@@ -169,7 +169,8 @@ class PartitionPipelines:
         return PartitionRanks(gpu_r, shape, plain_s, sent_s, overlap_s)
 
     @cached_property
-    def _crossings(self) -> list[PartitionCrossings]:
+    def crossings(self) -> list[PartitionCrossings]:
+        """Of every cut of two groups over which the pipelines may lie."""
         return PartitionCrossings.of_all(self.context, self.configurations, self.gpus, self.hops.hop_s)
 
     @cached_property
