@@ -322,7 +322,7 @@ def _with_recompute(request: PlanRequest, rows: Rows) -> Rows:
 
 
 def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
-    """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
+    """Even rows, and by GPU type those not left to the even split whose ranks types hold, each rank whole on one type.
 
     Takes the columns out of `rows` one by one: of millions of rows a second copy would outlast the search, since
     the allocator keeps what lies between columns.

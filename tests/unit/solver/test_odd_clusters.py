@@ -178,7 +178,7 @@ def test_gpus_in_a_wrong_unit_are_refused_where_no_time_is_left_to_price_anythin
 
 
 def test_layers_by_gpu_type_alone_may_be_on_one_of_the_types() -> None:
-    """What fits on the fastest type alone is not left to a split that is not allowed."""
+    """What fits on the best type alone is not left to a split that is not allowed."""
     pools = [("a", 2), ("a", 2, {"gpu": SLOW_GPU})]
     allowed = {**FIXED, "dp": [1], "pp": [2], "layer_split": ["by_gpu_type"]}
     one = request([building("a")], pools, [])
