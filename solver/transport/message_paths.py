@@ -15,6 +15,7 @@ from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
+from solver.transport.routing import bytes_by_edge
 
 MOST_ROUNDS = 3  # times that ways are split again: between regions, between buildings, and what is left
 FULLEST = 1.0 - 1e-6  # of the fullest edge's time: the gap of the programme
@@ -73,7 +74,7 @@ def _emptied_in_order(
     """
     settled = set[Step]()
     for _ in range(MOST_ROUNDS):
-        fill_e = _bytes_by_edge(parts_of, size_of, len(free_e)) / free_e
+        fill_e = bytes_by_edge(((parts_of[way], size) for way, size in size_of.items()), len(free_e)) / free_e
         fullest_s = {
             way: max(fill_e[edge] for edge in part_by_edge([parts_of[way]])) for way in size_of.keys() - settled
         }
@@ -82,7 +83,8 @@ def _emptied_in_order(
         others = tuple(way for way in size_of if way not in settled)
         if not others:
             break
-        carried = _bytes_by_edge({way: parts_of[way] for way in settled}, size_of, len(free_e))
+        before = ((parts_of[way], size) for way, size in size_of.items() if way in settled)
+        carried = bytes_by_edge(before, len(free_e))
         ring = Ring(others, tuple(parts_of[way] for way in others))
         elsewhere = np.where(fill_e < limit_s, free_e, 0.0)
         found = split_steps(context, ring, elsewhere, tuple(size_of[way] for way in others), carried)
@@ -90,12 +92,3 @@ def _emptied_in_order(
             break
         parts_of = parts_of | dict(zip(others, found, strict=True))
     return parts_of
-
-
-def _bytes_by_edge(parts_of: Mapping[Step, Parts], size_of: Mapping[Step, float], num_edges: int) -> FloatArray:
-    """What every edge carries of these ways."""
-    found = np.zeros(num_edges)
-    for way, parts in parts_of.items():
-        for edge, part in part_by_edge([parts]).items():
-            found[edge] += part * size_of[way]
-    return found

@@ -15,7 +15,7 @@ from solver.context import Context
 from solver.network.paths import direct_first, least_paths, leaving_buildings, link_graph
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.routing import normalised, route
+from solver.transport.routing import bytes_by_edge, fullest_s, normalised, route
 
 STEP_BYTES = 1e9  # the split depends on ratios only
 LEAST_PART = 1e-3  # a path for less than this is not worth its queue pairs
@@ -57,11 +57,8 @@ def widest_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring:
 
     So exchanges between other places do not wait for it.
     """
-    topology = context.topology
     key = ("widest", plain.steps, capacity.tobytes())
-    return context.known.splits.once(
-        key, lambda: _widest(topology, plain.steps, _free(topology, capacity), direct=context.detours_matter)
-    )
+    return context.known.splits.once(key, lambda: _widest(context, plain.steps, capacity))
 
 
 def split_steps(
@@ -89,17 +86,18 @@ def _optimal_parts(
     Where bytes between buildings are limited or minimised, no part takes a detour, which would carry it twice.
     """
     topology, direct = context.topology, context.detours_matter
-    free = _free(topology, capacity)
-    widest = _widest(topology, plain.steps, free, direct=direct)
+    widest = widest_ring(context, plain, capacity)
     kinds = [{_kind(topology.edges[edge]) for edge in ring.load} for ring in (plain, widest)]
     rings = [plain] if kinds[1] <= kinds[0] else [plain, widest]
     size_of = dict(zip(plain.steps, size_by_step, strict=True))
+    free = _free(topology, capacity)
     found = [_split_of_kinds(topology, ring, free, size_of, carried, direct=direct) for ring in rings]
-    return min(
-        (parts for parts in found if parts is not None),
-        key=lambda parts: _fullest_s(parts, size_by_step, capacity, carried),
-        default=None,
-    )
+
+    def fullest_of(parts: tuple[Parts, ...]) -> float:
+        load_e = bytes_by_edge(zip(parts, size_by_step, strict=True), len(capacity))
+        return fullest_s(load_e, carried, capacity)
+
+    return min((parts for parts in found if parts is not None), key=fullest_of, default=None)
 
 
 def _free(topology: Topology, capacity: FloatArray) -> FloatArray:
@@ -107,11 +105,13 @@ def _free(topology: Topology, capacity: FloatArray) -> FloatArray:
     return np.where(capacity > FULL * topology.capacity_bytes_per_s, capacity, 0.0)
 
 
-def _widest(topology: Topology, steps: tuple[Step, ...], capacity: FloatArray, *, direct: bool) -> Ring:
+def _widest(context: Context, steps: tuple[Step, ...], capacity: FloatArray) -> Ring:
     """Every step on the one path on which its bytes, edge after edge, take the least time."""
-    seconds = np.divide(1.0, capacity, out=np.full(len(capacity), np.inf), where=capacity > 0.0)
+    topology = context.topology
+    free = _free(topology, capacity)
+    seconds = np.divide(1.0, free, out=np.full(len(free), np.inf), where=free > 0.0)
     ends = tuple((topology.index_of[source], topology.index_of[target]) for source, target in steps)
-    ranked = direct_first(seconds, leaving_buildings(topology)) if direct else seconds
+    ranked = direct_first(seconds, leaving_buildings(topology)) if context.detours_matter else seconds
     paths = least_paths(link_graph(topology), ranked, tuple(sorted({source for source, _ in ends})))
     joined = all(np.isfinite(paths.length(*pair)) for pair in ends)
     return Ring(steps, tuple(((paths.between(*pair), 1.0),) for pair in ends)) if joined else Ring((), ())
@@ -142,17 +142,6 @@ def _split_of_kinds(
         normalised([(tuple(retained[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
         for split in best.split_k
     )
-
-
-def _fullest_s(
-    parts: tuple[Parts, ...], size_by_step: tuple[float, ...], capacity: FloatArray, carried: FloatArray
-) -> float:
-    """When the fullest edge of these parts is done."""
-    load: dict[int, float] = {}
-    for own, size in zip(parts, size_by_step, strict=True):
-        for edge, part in part_by_edge((own,)).items():
-            load[edge] = load.get(edge, 0.0) + part * size
-    return max((size + float(carried[edge])) / float(capacity[edge]) for edge, size in load.items())
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ sum_k size[k] dist_y(k) + sum_e y[e] carried[e], y = dual / capacity (Shahrokhi 
 may be a detour, only paths that leave buildings least often count, everywhere in this.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,11 +20,11 @@ import pulp
 
 from solver.arrays import BoolArray, FloatArray
 from solver.network.paths import LinkGraph, Paths, direct_first, least_paths, leaving_buildings, link_graph
-from solver.network.split import Step
+from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Topology
 
 Path = tuple[int, ...]
-SplitK = tuple[tuple[tuple[Path, float], ...], ...]
+SplitK = tuple[Parts, ...]
 Columns = tuple[dict[Path, None], ...]  # paths of each commodity, in the order found
 
 RELATIVE_GAP = 1e-6  # between time and bound at which a routing counts as optimal
@@ -114,9 +114,7 @@ def route(
     Edges carry `carried_bytes` of others, too, or nothing. Where the paths of least latency are as fast, they stay.
     With `direct` no path leaves more buildings than it must.
     """
-    commodities = replace(commodities_of(topology, size_of, capacity_bytes_per_s), direct=direct)
-    if carried_bytes is not None:
-        commodities = replace(commodities, carried_e=carried_bytes)
+    commodities = commodities_of(topology, size_of, capacity_bytes_per_s, carried_bytes=carried_bytes, direct=direct)
     best = solve_path_flow(commodities)
     plain_k = least_latency_split(commodities)
     plain_s = fullest_edge_s(commodities, plain_k)
@@ -125,11 +123,18 @@ def route(
     return replace(best, time_s=fullest_edge_s(commodities, best.split_k))
 
 
-def commodities_of(topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray) -> Commodities:
+def commodities_of(
+    topology: Topology,
+    size_of: Mapping[Step, float],
+    capacity_bytes_per_s: FloatArray,
+    *,
+    carried_bytes: FloatArray | None = None,
+    direct: bool = False,
+) -> Commodities:
     """Bytes by place as columns of the programme."""
     ends_k = tuple((topology.index_of[source], topology.index_of[target]) for source, target in size_of)
-    nothing = np.zeros(len(capacity_bytes_per_s))
-    return Commodities(topology, capacity_bytes_per_s, ends_k, np.array(list(size_of.values())), nothing)
+    carried_e = np.zeros(len(capacity_bytes_per_s)) if carried_bytes is None else carried_bytes
+    return Commodities(topology, capacity_bytes_per_s, ends_k, np.array(list(size_of.values())), carried_e, direct)
 
 
 def least_latency_split(commodities: Commodities) -> SplitK:
@@ -140,12 +145,23 @@ def least_latency_split(commodities: Commodities) -> SplitK:
 
 def fullest_edge_s(commodities: Commodities, split_k: SplitK) -> float:
     """Time at which the fullest edge of those that a split takes is done."""
-    load_e = np.zeros(len(commodities.capacity))
-    for size, split in zip(commodities.size_k, split_k, strict=True):
-        for path, part in split:
-            load_e[list(path)] += part * size
-    filled = np.where(load_e > 0, load_e + commodities.carried_e, 0.0)
-    return float(np.max(filled / commodities.capacity, initial=0.0))
+    load_e = bytes_by_edge(zip(split_k, commodities.size_k.tolist(), strict=True), len(commodities.capacity))
+    return fullest_s(load_e, commodities.carried_e, commodities.capacity)
+
+
+def bytes_by_edge(splits: Iterable[tuple[Parts, float]], num_edges: int) -> FloatArray:
+    """What every edge carries of messages that are split so, each given with its bytes."""
+    load_e = np.zeros(num_edges)
+    for parts, size in splits:
+        for edge, part in part_by_edge((parts,)).items():
+            load_e[edge] += part * size
+    return load_e
+
+
+def fullest_s(load_e: FloatArray, carried_e: FloatArray, capacity_e: FloatArray) -> float:
+    """Time at which the fullest of the edges with a load is done, which have `carried_e` bytes of others, too."""
+    used = load_e > 0.0
+    return float(np.max((load_e[used] + carried_e[used]) / capacity_e[used], initial=0.0))
 
 
 def solve_path_flow(commodities: Commodities) -> PathFlow:
@@ -184,7 +200,7 @@ def _propose(commodities: Commodities, columns: Columns) -> float:
             weight_e = (fill_e / fill_e.max()) ** _PROPOSAL_POWER / commodities.capacity + 1e-3 / commodities.capacity
         now_e = _all_or_nothing(commodities, columns, weight_e)
         load_e += (now_e - load_e) * (1.0 if number == 0 else 2.0 / (number + 2))
-    return float((np.where(load_e > 0, load_e + carried_e, 0.0) / commodities.capacity).max())
+    return fullest_s(load_e, carried_e, commodities.capacity)
 
 
 def _all_or_nothing(commodities: Commodities, columns: Columns, weight_e: FloatArray) -> FloatArray:
@@ -270,7 +286,7 @@ def _split(commodities: Commodities, master: _Master) -> SplitK:
     return tuple(normalised(one) for one in parts)
 
 
-def normalised(parts: Sequence[tuple[Path, float]]) -> tuple[tuple[Path, float], ...]:
+def normalised(parts: Sequence[tuple[Path, float]]) -> Parts:
     """The paths with parts that add up to one."""
     total = sum(part for _, part in parts)
     return tuple((path, part / total) for path, part in parts)

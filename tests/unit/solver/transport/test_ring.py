@@ -7,7 +7,7 @@ import pytest
 
 from models.request import PlanRequest
 from solver.network.split import step_facts
-from solver.transport.ring import ring_of, split_ring
+from solver.transport.ring import ring_of, split_ring, widest_ring
 from tests.build_job import context_of, job
 from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, meshed
 
@@ -47,15 +47,17 @@ def test_parallel_links_split_by_capacity():
     assert {len(parts) for parts in split.parts} == {2}
 
 
-def test_a_split_is_found_once_per_capacity():
+def test_a_split_and_the_widest_ring_are_found_once_per_capacity():
+    """A split compares with the widest ring, which is not looked for again either."""
     context = context_of(meshed(2, PARALLEL))
     plain = ring_of(context.topology, ["b0", "b1"])
     capacity = np.array(context.topology.capacity_bytes_per_s)
     for _ in range(3):
         split_ring(context, plain, capacity)
-    assert len(context.known.splits) == 1
-    split_ring(context, plain, capacity / 2)
+        widest_ring(context, plain, capacity)
     assert len(context.known.splits) == 2
+    split_ring(context, plain, capacity / 2)
+    assert len(context.known.splits) == 4
 
 
 def test_an_edge_full_of_messages_takes_no_part():
