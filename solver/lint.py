@@ -5,21 +5,26 @@ Memory needs the cost model and is explained by `explain/infeasible.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 from models.outcome import Reason
-from models.request import Pin, PlanRequest
-from models.statements import SPACE_LIMITS
+from models.request import PlanRequest
 from solver.diagnostics.joins import LINKS_MISSING
-from solver.diagnostics.pins import MinimumDegrees, pins_apart, pins_too_large, too_many_replicas
-from solver.diagnostics.rule import LONGEST_DETAIL, gpus_by_building
+from solver.diagnostics.pins import (
+    MinimumDegrees,
+    pinned_ranks_exist,
+    pins_agree,
+    pins_apart,
+    pins_hold,
+    pins_too_large,
+    too_many_replicas,
+)
+from solver.diagnostics.rule import LONGEST_DETAIL, forbidden_with_gpus, gpus_by_building, listed
 from solver.network.paths import islands
-from solver.network.places import ancestors_of, usable_pools
+from solver.network.places import usable_pools
 from solver.network.topology import build_topology
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
-MOST_LISTED = 12  # numbers in a sentence: a request may list 64, which nobody reads
 
 
 def lint(request: PlanRequest) -> tuple[Reason, ...]:
@@ -28,38 +33,18 @@ def lint(request: PlanRequest) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    """The first few numbers, and how many more there are."""
-    more = len(numbers) - MOST_LISTED
-    return f"{list(numbers[:MOST_LISTED])}{f' and {more} more' if more > 0 else ''}"
-
-
 def _gpus_exist(request: PlanRequest) -> Iterator[Reason]:
     if usable_pools(request):
         return
     free = request.cluster.num_free_gpus
     where = "forbidden places hold them all" if free else "all are reserved or unhealthy"
-    others = _forbidden_with_gpus(request, "")
+    others = forbidden_with_gpus(request, "")
     yield Reason(
         code="too-few-gpus",
         pointer="/constraints/forbidden_places" if free else "/cluster/pools",
         detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
         remedies=(others,) if others else ("free reserved or unhealthy GPUs", "add GPUs"),
     )
-
-
-def _forbidden_with_gpus(request: PlanRequest, inside: str) -> str:
-    """Which places to allow again, as a remedy: those with free GPUs, inside a place if one is named; empty if none."""
-    around, forbidden = ancestors_of(request.cluster), request.constraints.forbidden_places
-    gpus = Counter[tuple[str, ...]]()
-    for pool in request.cluster.pools:
-        if not inside or inside in around[pool.place]:
-            gpus[tuple(place for place in forbidden if place in around[pool.place])] += pool.num_free_gpus
-    holding = [
-        f"{' and '.join(map(repr, places))} ({number:,} GPUs)" for places, number in gpus.items() if places and number
-    ]
-    more = f" or others ({len(holding) - MOST_LISTED} more)" if len(holding) > MOST_LISTED else ""
-    return f"leave {' or '.join(holding[:MOST_LISTED])}{more} out of constraints.forbidden_places" if holding else ""
 
 
 def _precision_exists(request: PlanRequest) -> Iterator[Reason]:
@@ -97,7 +82,7 @@ def _tensor_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
         code="degrees-do-not-divide",
         pointer="/constraints/allowed/tp",
         detail=(
-            f"no allowed tp of {_listed(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
+            f"no allowed tp of {listed(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
             f"GPUs, the {heads} heads and the {keys} key/value heads"
         ),
         remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domains[-1] + 1) if divides(tp))}",),
@@ -111,7 +96,7 @@ def _replicas_divide_batch(request: PlanRequest) -> Iterator[Reason]:
     if any(batch % (dp * size) == 0 for dp in replicas for size in sizes):
         return
     given = [
-        f"{name} of {_listed(values)}"
+        f"{name} of {listed(values)}"
         for name, values in (("dp", allowed.dp), ("micro_batch_sequences", allowed.micro_batch_sequences))
         if values is not None
     ]
@@ -133,41 +118,25 @@ def _nearest_multiple(number: int, of: int) -> int:
     return max(round(number / of), 1) * of
 
 
-def _experts_divide(request: PlanRequest) -> Iterator[Reason]:
-    wanted, moe = request.constraints.allowed.ep, request.workload.architecture.moe
-    experts = moe.num_experts if moe else 1
-    if wanted is None or any(experts % ep == 0 for ep in wanted):
-        return
-    yield Reason(
-        code="degrees-do-not-divide",
-        pointer="/constraints/allowed/ep",
-        detail=f"no allowed ep of {_listed(wanted)} divides the {experts} experts of the model",
-        remedies=("allow ep 1", "allow a divisor of the number of experts"),
-    )
-
-
-def _sequence_divides(request: PlanRequest) -> Iterator[Reason]:
-    wanted, length = request.constraints.allowed.cp, request.workload.sequence_length
-    if wanted is None or any(length % cp == 0 for cp in wanted):
-        return
-    yield Reason(
-        code="degrees-do-not-divide",
-        pointer="/constraints/allowed/cp",
-        detail=f"no allowed cp of {_listed(wanted)} divides the sequence of {length} tokens",
-        remedies=("allow cp 1",),
-    )
-
-
-def _enough_layers(request: PlanRequest) -> Iterator[Reason]:
-    wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
-    if wanted is None or any(pp <= layers for pp in wanted):
-        return
-    yield Reason(
-        code="degrees-do-not-divide",
-        pointer="/constraints/allowed/pp",
-        detail=f"every allowed pp of {_listed(wanted)} exceeds the {layers} layers of the model",
-        remedies=(f"allow a pp of at most {layers}",),
-    )
+def _degrees_exist(request: PlanRequest) -> Iterator[Reason]:
+    """Some allowed ep divides the experts, some cp the sequence, and some pp leaves every rank a layer."""
+    allowed, workload = request.constraints.allowed, request.workload
+    model, length = workload.architecture, workload.sequence_length
+    experts, layers = model.moe.num_experts if model.moe else 1, model.num_layers
+    divisor = "allow a divisor of the number of experts"
+    for name, wanted, fits, why, remedies in (
+        ("ep", allowed.ep, lambda ep: experts % ep == 0, f"divides the {experts} experts", ("allow ep 1", divisor)),
+        ("cp", allowed.cp, lambda cp: length % cp == 0, f"divides the sequence of {length} tokens", ("allow cp 1",)),
+        ("pp", allowed.pp, lambda pp: pp <= layers, f"is within the {layers} layers of the model",
+         (f"allow a pp of at most {layers}",)),
+    ):  # fmt: skip
+        if wanted is not None and not any(map(fits, wanted)):
+            yield Reason(
+                code="degrees-do-not-divide",
+                pointer=f"/constraints/allowed/{name}",
+                detail=f"no allowed {name} of {listed(wanted)} {why}",
+                remedies=remedies,
+            )
 
 
 def _fixed_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
@@ -231,80 +200,6 @@ def _buildings_hold(request: PlanRequest) -> Iterator[Reason]:
         return
 
 
-def _pins_hold(request: PlanRequest) -> Iterator[Reason]:
-    free_in: dict[str, int] = {}
-    around = ancestors_of(request.cluster)
-    for pool in usable_pools(request):
-        for place in around[pool.place]:
-            free_in[place] = free_in.get(place, 0) + pool.num_free_gpus
-    for index, pin in enumerate(request.constraints.pins):
-        free = free_in.get(pin.place, 0)
-        ranks = pin.last_pipeline_rank - pin.first_pipeline_rank + 1
-        allowed = request.constraints.allowed
-        replicas = pin.num_replicas or min(allowed.dp or (1,))
-        least = ranks * replicas * min(allowed.tp or (1,)) * min(allowed.cp or (1,))
-        if free < least:
-            yield Reason(
-                code="pins-contradict",
-                pointer=f"/constraints/pins/{index}",
-                detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
-                f"{pin.place!r}, which has {free} to use",
-                remedies=(
-                    "pin fewer ranks or replicas",
-                    "pin to a larger place",
-                    *filter(None, [_forbidden_with_gpus(request, pin.place)]),
-                ),
-            )
-
-
-def _pinned_ranks_exist(request: PlanRequest) -> Iterator[Reason]:
-    wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
-    most = max(wanted) if wanted else min(layers, SPACE_LIMITS.max_pipeline_ranks)
-    ranks = f"the allowed pp of {_listed(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
-    for index, pin in enumerate(request.constraints.pins):
-        if most <= pin.last_pipeline_rank:
-            yield Reason(
-                code="pins-contradict",
-                pointer=f"/constraints/pins/{index}/last_pipeline_rank",
-                detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
-                remedies=(
-                    f"lower last_pipeline_rank to {most - 1} or less",
-                    *((f"allow pp {pin.last_pipeline_rank + 1}",) if pin.last_pipeline_rank < layers else ()),
-                ),
-            )
-
-
-def _pins_agree(request: PlanRequest) -> Iterator[Reason]:
-    """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other.
-
-    Of each pin the first contradiction: a thousand pins have half a million pairs.
-    """
-    around, pins = ancestors_of(request.cluster), request.constraints.pins
-    for other, second in enumerate(pins):
-        apart = (one for one in range(other) if _contradict(pins[one], second, around))
-        one = next(apart, None)
-        if one is not None:
-            first, rank = pins[one], max(pins[one].first_pipeline_rank, second.first_pipeline_rank)
-            yield Reason(
-                code="pins-contradict",
-                pointer=f"/constraints/pins/{other}/place",
-                detail=f"of pipeline rank {rank}, pin {one} wants {first.num_replicas or 'all'} replicas in "
-                f"{first.place!r} and pin {other} {second.num_replicas or 'all'} in {second.place!r}, "
-                "which do not hold each other",
-                remedies=("pin different ranks", "give both pins num_replicas"),
-            )
-
-
-def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether two pins want replicas of one rank, one of them all, in places that do not hold each other."""
-    if first.place in around[second.place] or second.place in around[first.place]:
-        return False
-    if first.num_replicas is not None and second.num_replicas is not None:
-        return False
-    ranks = max(first.first_pipeline_rank, second.first_pipeline_rank)
-    return ranks <= min(first.last_pipeline_rank, second.last_pipeline_rank)
-
-
 def _cost_has_prices(request: PlanRequest) -> Iterator[Reason]:
     """Least cost is asked for, and no GPU that may be used states a price."""
     pools = usable_pools(request)
@@ -334,15 +229,13 @@ CHECKS: tuple[Check, ...] = (
     _precision_exists,
     _tensor_degrees_fit,
     _replicas_divide_batch,
-    _experts_divide,
-    _sequence_divides,
-    _enough_layers,
+    _degrees_exist,
     _fixed_degrees_fit,
     _joined_places_hold,
     _buildings_hold,
-    _pins_hold,
-    _pinned_ranks_exist,
-    _pins_agree,
+    pins_hold,
+    pinned_ranks_exist,
+    pins_agree,
     pins_too_large,
     too_many_replicas,
     pins_apart,

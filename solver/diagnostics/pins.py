@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from models.cluster import PlaceId
 from models.outcome import Reason
 from models.request import Pin, PlanRequest
+from models.statements import SPACE_LIMITS
+from solver.diagnostics.rule import forbidden_with_gpus, gpus_by_place, listed
 from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, usable_pools
 from solver.network.topology import build_topology
 
 Areas = Mapping[PlaceId, frozenset[object]]
+Around = Mapping[PlaceId, tuple[PlaceId, ...]]
 MOST_TOLD = 8  # pins in a sentence
 REPLICA = "pipeline_may_cross_buildings is false, so one building has all ranks of a replica"
 RANK = "data_parallel_may_cross_buildings is false, so one building has all replicas of a rank"
@@ -50,6 +53,68 @@ class MinimumDegrees:
         return cls(group_gpus, ranks, replicas, most)
 
 
+def pins_hold(request: PlanRequest) -> Iterator[Reason]:
+    """Every place has the GPUs of what is pinned to it, by each pin alone."""
+    free_in = gpus_by_place(request)
+    for index, pin in enumerate(request.constraints.pins):
+        free = free_in[pin.place]
+        ranks = pin.last_pipeline_rank - pin.first_pipeline_rank + 1
+        allowed = request.constraints.allowed
+        replicas = pin.num_replicas or min(allowed.dp or (1,))
+        least = ranks * replicas * min(allowed.tp or (1,)) * min(allowed.cp or (1,))
+        if free < least:
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{index}",
+                detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
+                f"{pin.place!r}, which has {free} to use",
+                remedies=(
+                    "pin fewer ranks or replicas",
+                    "pin to a larger place",
+                    *filter(None, [forbidden_with_gpus(request, pin.place)]),
+                ),
+            )
+
+
+def pinned_ranks_exist(request: PlanRequest) -> Iterator[Reason]:
+    """Some allowed pipeline is long enough to have the pinned ranks."""
+    wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
+    most = max(wanted) if wanted else min(layers, SPACE_LIMITS.max_pipeline_ranks)
+    ranks = f"the allowed pp of {listed(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
+    for index, pin in enumerate(request.constraints.pins):
+        if most <= pin.last_pipeline_rank:
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{index}/last_pipeline_rank",
+                detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
+                remedies=(
+                    f"lower last_pipeline_rank to {most - 1} or less",
+                    *((f"allow pp {pin.last_pipeline_rank + 1}",) if pin.last_pipeline_rank < layers else ()),
+                ),
+            )
+
+
+def pins_agree(request: PlanRequest) -> Iterator[Reason]:
+    """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other.
+
+    Of each pin the first contradiction: a thousand pins have half a million pairs.
+    """
+    around, pins = ancestors_of(request.cluster), request.constraints.pins
+    for other, second in enumerate(pins):
+        apart = (one for one in range(other) if _contradict(pins[one], second, around))
+        one = next(apart, None)
+        if one is not None:
+            first, rank = pins[one], max(pins[one].first_pipeline_rank, second.first_pipeline_rank)
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{other}/place",
+                detail=f"of pipeline rank {rank}, pin {one} wants {first.num_replicas or 'all'} replicas in "
+                f"{first.place!r} and pin {other} {second.num_replicas or 'all'} in {second.place!r}, "
+                "which do not hold each other",
+                remedies=("pin different ranks", "give both pins num_replicas"),
+            )
+
+
 def too_many_replicas(request: PlanRequest) -> Iterator[Reason]:
     """Pins that want more replicas of a rank than there may be, one of them or two in places apart."""
     pins, most = request.constraints.pins, MinimumDegrees.of(request).most_replicas
@@ -78,10 +143,7 @@ def too_many_replicas(request: PlanRequest) -> Iterator[Reason]:
 def pins_too_large(request: PlanRequest) -> Iterator[Reason]:
     """Places with fewer GPUs than all ranks that are pinned to them, or inside them, need together."""
     pins, size, around = request.constraints.pins, MinimumDegrees.of(request), ancestors_of(request.cluster)
-    pinned, free = {pin.place for pin in pins}, dict.fromkeys(around, 0)
-    for pool in usable_pools(request):
-        for place in around[pool.place]:
-            free[place] += pool.num_free_gpus
+    pinned, free = {pin.place for pin in pins}, gpus_by_place(request)
     replicas_of: dict[PlaceId, dict[int, int]] = {}
     last_of: dict[PlaceId, list[int]] = {}
     for index, pin in enumerate(pins):
@@ -184,13 +246,17 @@ def _without_common(pins: Sequence[Pin], indices: Sequence[int], areas: Areas) -
     return []
 
 
-def _compete(first: Pin, second: Pin, around: Mapping[PlaceId, tuple[PlaceId, ...]]) -> bool:
+def _contradict(first: Pin, second: Pin, around: Around) -> bool:
+    """Whether two pins want replicas of one rank, one of them all, in places that do not hold each other."""
+    return (first.num_replicas is None or second.num_replicas is None) and _compete(first, second, around)
+
+
+def _compete(first: Pin, second: Pin, around: Around) -> bool:
     """Whether no replica can obey both pins, which share a rank."""
     if first.place in around[second.place] or second.place in around[first.place]:
         return False
-    return max(first.first_pipeline_rank, second.first_pipeline_rank) <= min(
-        first.last_pipeline_rank, second.last_pipeline_rank
-    )
+    last = min(first.last_pipeline_rank, second.last_pipeline_rank)
+    return max(first.first_pipeline_rank, second.first_pipeline_rank) <= last
 
 
 def _has_rank(pin: Pin, rank: int) -> bool:
