@@ -23,7 +23,6 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from models.plan import Plan
     from models.request import PlanRequest
-    from models.schedule import PipelineProblem
 
 MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to that
 # The largest document so far, a plan of 1,048,576 GPUs in 64 buildings, has 338,964 values; 30,267 hold others.
@@ -353,38 +352,25 @@ def digest(data: bytes) -> str:
 
 
 def check_request_limits(request: PlanRequest, settings: Settings) -> None:
-    """Refuse what is larger than this service plans, with the limit and the value."""
-    faults: list[Fault] = []
-    num_gpus = sum(pool.num_hosts * pool.gpus_per_host for pool in request.cluster.pools)
-    if num_gpus > settings.max_gpus:
-        faults.append(_limit("/cluster/pools", "GPUs", num_gpus, settings.max_gpus))
+    """Refuse what is larger than this service plans."""
     cluster = request.cluster
+    num_gpus = sum(pool.num_hosts * pool.gpus_per_host for pool in cluster.pools)
     num_parts = len(cluster.places) + len(cluster.pools) + len(cluster.links)
-    if num_parts > settings.max_cluster_parts:
-        faults.append(_limit("/cluster", "places, pools and links", num_parts, settings.max_cluster_parts))
-    wanted_s = request.options.time_limit_s
-    if wanted_s > settings.max_time_limit_s:
-        faults.append(_limit("/options/time_limit_s", "seconds", wanted_s, settings.max_time_limit_s))
+    check_limits(
+        ("/cluster/pools", "GPUs", num_gpus, settings.max_gpus),
+        ("/cluster", "places, pools and links", num_parts, settings.max_cluster_parts),
+        ("/options/time_limit_s", "seconds", request.options.time_limit_s, settings.max_time_limit_s),
+    )
+
+
+def check_limits(*stated: tuple[str, str, float, float]) -> None:
+    """Refuse all that is beyond a limit of this service; each has a JSON Pointer, a unit, the value and the limit."""
+    faults = [
+        Fault(code="limit-exceeded", what=f"{value:,.10g} {unit}, the limit of this service is {limit:,.10g}",
+              pointer=pointer, allowed=f"at most {limit:,.10g} {unit}",
+              remedy="Lower the value, or ask whoever runs the service to raise its limit.", limit=limit, value=value)
+        for pointer, unit, value, limit in stated
+        if value > limit
+    ]  # fmt: skip
     if faults:
         raise Refused(faults)
-
-
-def check_schedule_limits(problem: PipelineProblem, settings: Settings) -> None:
-    """Refuse a schedule that is too large or may take too long to be answered directly."""
-    faults: list[Fault] = []
-    if problem.num_operations > settings.max_pipeline_operations:
-        faults.append(
-            _limit("/num_microbatches", "operations", problem.num_operations, settings.max_pipeline_operations)
-        )
-    wanted_s = problem.options.time_limit_s
-    if wanted_s > settings.max_schedule_time_limit_s:
-        faults.append(_limit("/options/time_limit_s", "seconds", wanted_s, settings.max_schedule_time_limit_s))
-    if faults:
-        raise Refused(faults)
-
-
-def _limit(pointer: str, unit: str, value: float, limit: float) -> Fault:
-    return Fault(code="limit-exceeded", what=f"{value:,.10g} {unit}, the limit of this service is {limit:,.10g}",
-                 pointer=pointer, allowed=f"at most {limit:,.10g} {unit}",
-                 remedy="Lower the value, or ask whoever runs the service to raise its limit.", limit=limit,
-                 value=value)  # fmt: skip

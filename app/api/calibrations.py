@@ -22,7 +22,7 @@ from app.api.problems import documented, existing, gone
 from app.api.strict import StrictRoute, in_time, whole_body
 from app.api.tags import cursor_of, next_cursor
 from app.csv_text import rows_of
-from app.documents import parse_json, read_model
+from app.documents import check_limits, parse_json, read_model
 from app.faults import Fault, refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
@@ -95,10 +95,7 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     body, kind = await whole_body(http), http.headers.get("content-type", "")
     limit = service.settings.max_calibration_rows
     asked = await in_time(http, len(body), partial(_read, kind, body, limit))
-    if len(asked.rows) > limit:
-        raise refused("limit-exceeded", f"{len(asked.rows):,} rows, the limit of this service is {limit:,}", "/rows",
-                      f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
-                      value=len(asked.rows))  # fmt: skip
+    check_limits(("/rows", "rows", len(asked.rows), limit))
     rows = [{name: "" if value is None else str(value) for name, value in row.items()} for row in asked.rows]
     order = {"rows": rows, **asked.model_dump(include={"name", "constants", "profile"})}
     text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.documents import canonical, check_request_limits, digest, num_values, read_model
+from app.documents import canonical, check_limits, check_request_limits, digest, num_values, read_model
 from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
 from app.faults import Fault, Refused, from_planner_error, refuse_plan, refused, retold
@@ -53,10 +53,7 @@ def check_question(question: Question, settings: Settings) -> None:
 
     What the planner finds wrong is a PlannerError, which every door tells like a refusal.
     """
-    if question.options.time_limit_s > settings.max_time_limit_s:
-        raise refused("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
-                      f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
-                      f"at most {settings.max_time_limit_s:g} s", "Lower the value.")  # fmt: skip
+    check_limits(("/options/time_limit_s", "seconds", question.options.time_limit_s, settings.max_time_limit_s))
     if question.request is None:
         raise refused("invalid-request", f"{question.plan_id} is a plan of a service, and none is asked", "/plan_id",
                       "a plan of the service that is asked",

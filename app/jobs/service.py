@@ -14,7 +14,7 @@ from anyio import CapacityLimiter, fail_after
 from anyio.to_thread import run_sync
 from pydantic import BaseModel
 
-from app.documents import canonical, check_request_limits, check_schedule_limits
+from app.documents import canonical, check_limits, check_request_limits
 from app.faults import Fault, Refused, from_reason, refused
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
@@ -222,9 +222,13 @@ class PlanService:
         self, problem: PipelineProblem, caller: Caller = ANYBODY, *, stop_asked: Callable[[], bool] = lambda: False
     ) -> bytes:
         """The schedule of a pipeline, as JSON text."""
-        check_schedule_limits(problem, self.settings)
+        limits, limit_s = self.settings, problem.options.time_limit_s
+        check_limits(
+            ("/num_microbatches", "operations", problem.num_operations, limits.max_pipeline_operations),
+            ("/options/time_limit_s", "seconds", limit_s, limits.max_schedule_time_limit_s),
+        )
         task = self._task("schedule", self.settings.solvers.schedule, problem)
-        return self._directly(caller, task, limit_s=problem.options.time_limit_s, stop_asked=stop_asked)[0]
+        return self._directly(caller, task, limit_s=limit_s, stop_asked=stop_asked)[0]
 
     def _task(self, kind: str, function: str, *documents: BaseModel | bytes) -> Task:
         texts = tuple(one if isinstance(one, bytes) else canonical(one) for one in documents)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from app.documents import digest, num_values, read_model
+from app.documents import check_limits, digest, num_values, read_model
 from app.faults import Fault, Refused, refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, holds, in_words, merged, with_value
@@ -130,10 +130,7 @@ def _check_size(order: StudyOrder, limit: int) -> None:
     if number == 0:
         raise refused("empty-study", "the study has neither axes with values nor patches", "", "axes, patches or both",
                       "Add what is to vary.")  # fmt: skip
-    if number > limit:
-        raise refused("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}",
-                      "/axes" if in_grid else "/patches", f"at most {limit:,} plans",
-                      "Give fewer values, or send several studies.", limit=limit, value=number)  # fmt: skip
+    check_limits(("/axes" if in_grid else "/patches", "plans", number, limit))
     _check_values(order, in_grid, number)
 
 
