@@ -5,11 +5,8 @@ The list of usable pools, GPU types with their fabrics, the job's arithmetic, th
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +19,7 @@ from models.stack import StackProfile, packaged_stack
 from solver.arrays import IntArray
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
+from solver.memo import Memo
 from solver.network.places import usable_gpus, usable_pools
 from solver.network.topology import Topology, build_topology
 from solver.placement.along_links import along_links
@@ -29,7 +27,6 @@ from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
 
-Value = TypeVar("Value")
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 
@@ -40,31 +37,6 @@ class GpuClass:
     gpu: GpuType
     fabric: Fabric
     num_gpus: int
-
-
-class Memo:
-    """Values by what they depend on, each made once. Beyond `most` of them all are forgotten."""
-
-    def __init__(self, most: int = sys.maxsize) -> None:
-        self._most = most
-        self._values: dict[Hashable, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key, made where it is not known."""
-        return self.each([key], lambda _: [make()])[0]
-
-    def each(self, keys: Sequence[Hashable], make: Callable[[list[int]], Sequence[Value]]) -> list[Value]:
-        """The value of every key; `make` makes those that are not known together, given their places among the keys."""
-        new = {key: place for place, key in enumerate(keys) if key not in self._values}
-        if new:
-            if len(self._values) + len(new) > self._most:
-                new = {key: place for place, key in enumerate(keys)}
-                self._values.clear()
-            self._values.update(zip(new, make(list(new.values())), strict=True))
-        return [self._values[key] for key in keys]
 
 
 @dataclass(frozen=True)

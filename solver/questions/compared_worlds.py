@@ -12,7 +12,8 @@ from typing import Literal
 from models.outcome import Infeasible
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
-from solver.context import Context, Memo
+from solver.context import Context
+from solver.memo import Memo
 from solver.questions.more import Direction, StatedWorld
 from solver.questions.own_rows import has_every_row
 from solver.questions.side_by_side import Side

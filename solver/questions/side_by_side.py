@@ -21,7 +21,8 @@ from models.question_parts import Gain, Witness
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
 from solver.configurations.unusual import covering
-from solver.context import Context, Memo, stack_for
+from solver.context import Context, stack_for
+from solver.memo import Memo
 from solver.objective import Goal
 from solver.questions.carried_over import carried_over
 from solver.questions.more import Direction

@@ -20,6 +20,7 @@ from solver.cost.layer import Setting
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import PART_KINDS, StageCost, stage_cost
+from solver.memo import Memo
 from solver.verify.facts import Facts
 
 # Dense layers, MoE layers, embeddings and logits of one stage. Multi-token prediction is on the last stage.
@@ -31,9 +32,7 @@ class Derived:
     """Stage costs of a plan's configuration; every method names the pool whose GPUs it is about."""
 
     facts: Facts
-    _stages: dict[tuple[int, StageParts], StageCost] = field(default_factory=dict, repr=False, compare=False)
-    _private: dict[tuple[int, StageParts, int], float] = field(default_factory=dict, repr=False, compare=False)
-    _static: dict[tuple[int, int], StaticMemory] = field(default_factory=dict, repr=False, compare=False)
+    _known: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @cached_property
     def stack(self) -> StackProfile:
@@ -80,13 +79,11 @@ class Derived:
 
     def stage(self, pool: Pool, stage: int) -> StageCost:
         """Cost per micro-batch of one stage on the GPUs of a pool."""
-        parts = self.parts[stage]
-        key = (self._kinds[pool.id], parts)
-        if key not in self._stages:
-            profiles = self.facts.request.workload.layer_profiles
-            counts = dict(zip(PART_KINDS, parts, strict=True))
-            self._stages[key] = stage_cost(_setting(self, pool), counts, profiles)
-        return self._stages[key]
+        parts, profiles = self.parts[stage], self.facts.request.workload.layer_profiles
+        counts = zip(PART_KINDS, parts, strict=True)
+        return self._known.once(
+            ("stage", self._kinds[pool.id], parts), lambda: stage_cost(_setting(self, pool), dict(counts), profiles)
+        )
 
     @cached_property
     def _stages_by_rank(self) -> dict[int, list[int]]:
@@ -108,12 +105,13 @@ class Derived:
 
     def static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
         """Memory of one GPU that no schedule changes; pools of one kind need the same."""
-        key = (self._kinds[pool.id], pipeline_rank)
-        if key not in self._static:
-            dense, expert = self.parameters(pool, pipeline_rank)
+
+        def static() -> StaticMemory:
             is_last = self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)
-            self._static[key] = static_memory(_setting(self, pool), dense, expert, has_logits=int(is_last))
-        return self._static[key]
+            parameters = self.parameters(pool, pipeline_rank)
+            return static_memory(_setting(self, pool), *parameters, has_logits=int(is_last))
+
+        return self._known.once(("static", self._kinds[pool.id], pipeline_rank), static)
 
     def memory_limit_bytes(self, pool: Pool) -> float:
         """HBM less the headroom that the request asks for."""
@@ -126,19 +124,15 @@ class Derived:
 
     def private_exchange_s(self, pool: Pool, stage: int, num_replicas: int) -> float:
         """Gradient reduction and parameter gathering of a stage among so many replicas in one pool."""
-        key = (self._kinds[pool.id], self.parts[stage], num_replicas)
-        if key not in self._private:
-            cost = self.stage(pool, stage)
+
+        def private_s() -> float:
+            cost, columns = self.stage(pool, stage), replace(self.columns, dp=np.array([num_replicas]))
             traffic = step_traffic(
-                cost.parameters,
-                cost.expert_parameters,
-                replace(self.columns, dp=np.array([num_replicas])),
-                fabric_of(pool),
-                self.stack,
-                job=self.job,
+                cost.parameters, cost.expert_parameters, columns, fabric_of(pool), self.stack, job=self.job
             )
-            self._private[key] = float(traffic.reduce_s[0] + traffic.gather_s[0])
-        return self._private[key]
+            return float(traffic.reduce_s[0] + traffic.gather_s[0])
+
+        return self._known.once(("private", self._kinds[pool.id], self.parts[stage], num_replicas), private_s)
 
     def overlap_s(self, pool: Pool, stage: int) -> float:
         """Longest head start of an exchange: a share of the last backward, for zero1 also of the next forward."""

@@ -13,6 +13,7 @@ from models.cluster import Pool
 from models.schedule import PipelineHop
 from models.transport import Connection, ExchangeRing, ExchangeStep, MessageSplit
 from solver.cost.fabric import fabric_of
+from solver.memo import Memo
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s, wire_efficiency
@@ -54,7 +55,7 @@ class ExchangeWays:
 
     case: Reading
     hops: tuple[tuple[Boundary, PipelineHop], ...] | None = None
-    _rings: dict[int, OnRing] = field(default_factory=dict, repr=False, compare=False)
+    _known: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     def pools(self, stage: int) -> Mapping[str, int]:
         """Replicas of a stage by pool."""
@@ -129,9 +130,7 @@ class ExchangeWays:
 
     def on_ring(self, stage: int) -> OnRing:
         """The exchange of a stage on its stated ring."""
-        if stage not in self._rings:
-            self._rings[stage] = self._on_ring(stage)
-        return self._rings[stage]
+        return self._known.once(stage, lambda: self._on_ring(stage))
 
     def _on_ring(self, stage: int) -> OnRing:
         ring = self.ring_of[stage]

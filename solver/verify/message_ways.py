@@ -16,6 +16,7 @@ from models.cluster import Pool
 from models.transport import Connection, MessageTransport
 from solver.cost.collectives import boundary_message_s
 from solver.cost.fabric import fabric_of, share_place
+from solver.memo import Memo
 from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
 from solver.network.split import part_by_edge, step_facts
 from solver.network.topology import PathFacts
@@ -60,10 +61,7 @@ class MessageWays:
     """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
 
     case: Reading
-    _known: dict[tuple[str, str, str | None, float, int | None], MessageTime] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _known_at_once: dict[tuple[str, str, float], AtOnce] = field(default_factory=dict, repr=False, compare=False)
+    _known: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @cached_property
     def crossing(self) -> tuple[Boundary, ...]:
@@ -143,11 +141,12 @@ class MessageWays:
 
         So many `senders` send at once, by default all.
         """
-        key = (source.id, target.id, route, size_bytes, senders)
-        if key not in self._known:
+
+        def time() -> MessageTime:
             stated = self.transports[source.id, target.id, route].connection
-            self._known[key] = self.travels(source, target, size_bytes, stated, senders=senders)
-        return self._known[key]
+            return self.travels(source, target, size_bytes, stated, senders=senders)
+
+        return self._known.once((source.id, target.id, route, size_bytes, senders), time)
 
     def travels(
         self, source: Pool, target: Pool, size_bytes: float, connection: Connection, *, senders: int | None = None
@@ -166,10 +165,8 @@ class MessageWays:
     def at_once(self, boundary: Boundary) -> AtOnce:
         """The hop of a boundary when all replicas send at once, the same between the same pools."""
         size = self.case.network.boundary_bytes(boundary)
-        key = boundary.sender.id, boundary.receiver.id, size
-        if key not in self._known_at_once:
-            self._known_at_once[key] = self._sent_at_once(boundary, size)
-        return self._known_at_once[key]
+        key = (boundary.sender.id, boundary.receiver.id, size)
+        return self._known.once(key, lambda: self._sent_at_once(boundary, size))
 
     def _sent_at_once(self, boundary: Boundary, size: float) -> AtOnce:
         if self.is_local(boundary):

@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 from models.cluster import Pool, Tier
 from models.transport import Dimension
 from solver.cost.data_parallel import crossing_bytes
+from solver.memo import Memo
 from solver.network.topology import Topology, build_topology
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
@@ -54,8 +55,7 @@ class NetworkFacts:
 
     facts: Facts
     derived: Derived
-    _exchanged: dict[tuple[int, int], float] = field(default_factory=dict, repr=False, compare=False)
-    _farthest_s: dict[frozenset[str], float] = field(default_factory=dict, repr=False, compare=False)
+    _known: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @cached_property
     def topology(self) -> Topology:
@@ -113,9 +113,7 @@ class NetworkFacts:
         """Bytes that each of so many sites sends to the others for one stage, when every site exchanges one copy."""
         if num_sites < 2:
             return 0.0
-        if (stage, num_sites) not in self._exchanged:
-            self._exchanged[stage, num_sites] = self._exchange_bytes(stage, num_sites)
-        return self._exchanged[stage, num_sites]
+        return self._known.once((stage, num_sites), lambda: self._exchange_bytes(stage, num_sites))
 
     def _exchange_bytes(self, stage: int, num_sites: int) -> float:
         pipeline_rank = self.facts.configuration.rank_of_stage(stage)
@@ -139,10 +137,8 @@ class NetworkFacts:
 
     def farthest_s(self, places: frozenset[str]) -> float:
         """Longest one-way delay from one of these places to another."""
-        if places not in self._farthest_s:
-            paths = [self.topology.path_facts(one, other) for one, other in combinations(sorted(places), 2)]
-            self._farthest_s[places] = max(max(p.latency_s, p.round_trip_s - p.latency_s) for p in paths)
-        return self._farthest_s[places]
+        paths = (self.topology.path_facts(one, other) for one, other in combinations(sorted(places), 2))
+        return self._known.once(places, lambda: max(max(p.latency_s, p.round_trip_s - p.latency_s) for p in paths))
 
     @cached_property
     def crossings(self) -> frozenset[Crossing]:

@@ -11,6 +11,7 @@ from models.figures import MemoryUse
 from models.plan import RouteTimeline
 from models.schedule import PipelineViolation
 from models.transport import LinkLoad, MessagePath
+from solver.memo import Memo
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.problem import Floats
 from solver.verify.activations import FORWARD, Timed, peak_activation_bytes, timed, timed_operations
@@ -83,16 +84,16 @@ class Reading(Facts):
         }
 
     @cached_property
-    def _peaks(self) -> dict[tuple[str, int, tuple[tuple[int, tuple[float, float]], ...]], float]:
-        return {}
+    def _peaks(self) -> Memo:
+        return Memo()
 
     def _peak_bytes(self, route: str, pipeline_rank: int, held: dict[int, tuple[float, float]]) -> float:
         """Of one rank's operations, which alike routes share."""
         first = self.alike_route[route]
-        key = (first, pipeline_rank, tuple(held.items()))
-        if key not in self._peaks:
-            self._peaks[key] = peak_activation_bytes(self.operations[first][pipeline_rank], held)
-        return self._peaks[key]
+        return self._peaks.once(
+            (first, pipeline_rank, tuple(held.items())),
+            lambda: peak_activation_bytes(self.operations[first][pipeline_rank], held),
+        )
 
     def _memory_need(self, route: str, pipeline_rank: int) -> MemoryUse:
         pool = self.pools_by_route[route][pipeline_rank]
