@@ -19,7 +19,6 @@ from app.client.awaiting import AsyncClient
 from app.client.errors import ClientError
 from app.exporters.registry import ArtifactKind
 from app.wire import Figures, PlanStatus, StateName, Validation
-from app.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Plan
 from models.request import Constraints, Objective, Options
@@ -261,7 +260,6 @@ def explanation(plan_id: str, outcome: Outcome) -> Explanation:
 
 def _of_plan(plan: Plan) -> dict[str, Any]:
     degrees, metrics, proof = plan.configuration.degrees, plan.metrics, plan.proof
-    parts = [(name, float(getattr(plan.time, field))) for name, field in TIME_PARTS]
     guessed = [f"guessed: {one.what}" for one in plan.assumptions if one.origin == "guessed"]
     return {
         "summary": f"{metrics.iteration_s:.4g} s per iteration on {metrics.num_gpus:,} GPUs: tp {degrees.tp}, cp "
@@ -269,7 +267,7 @@ def _of_plan(plan: Plan) -> dict[str, Any]:
         f"{plan.placement.crossing}.",
         "time": [
             {"cause": name, "seconds": part_s, "share": part_s / (plan.time.total_s or 1.0)}
-            for name, part_s in sorted(parts, key=lambda part: -part[1])
+            for name, part_s in sorted(plan.time.by_cause.items(), key=lambda part: -part[1])
             if part_s > 0
         ],
         "proof": f"{proof.status}: {bound_in_words(proof.proven, f'{proof.lower_bound_s:.4g} s')}, gap "

@@ -15,18 +15,6 @@ _CONTROLS = re.compile(
 )
 # What a subtraction leaves of nothing: light comes a third of a millimetre far in that time.
 NO_TIME_S = 1e-12
-# Names of the parts of an iteration, in the order they are shown, with their fields of `TimeBreakdown`.
-TIME_PARTS = (
-    ("compute", "compute_s"),
-    ("tensor parallel", "tensor_parallel_s"),
-    ("context parallel", "context_parallel_s"),
-    ("expert parallel", "expert_parallel_s"),
-    ("bubble", "bubble_s"),
-    ("pipeline transfers", "pipeline_s"),
-    ("gradient exchange", "data_parallel_s"),
-    ("optimizer", "optimizer_s"),
-    ("step overhead", "overhead_s"),
-)
 
 
 def balancing_and_reliability(choice: TransportChoice) -> tuple[str, str]:

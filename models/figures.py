@@ -29,6 +29,20 @@ class MemoryUse(Frozen):
         return sum((*static, self.activations_bytes, self.buffers_bytes, self.framework_bytes))
 
 
+# What an iteration spends its time on, in the order it is shown: fields of `TimeBreakdown` with their names in words.
+CAUSES_OF_TIME = {
+    "compute_s": "compute",
+    "tensor_parallel_s": "tensor parallel",
+    "context_parallel_s": "context parallel",
+    "expert_parallel_s": "expert parallel",
+    "bubble_s": "bubble",
+    "pipeline_s": "pipeline transfers",
+    "data_parallel_s": "gradient exchange",
+    "optimizer_s": "optimizer",
+    "overhead_s": "step overhead",
+}
+
+
 class TimeBreakdown(Frozen):
     """Where the iteration time goes on the rank that finishes last; the parts add up to the total."""
 
@@ -46,6 +60,11 @@ class TimeBreakdown(Frozen):
     optimizer_s: Seconds = Field(description="Optimizer step and per-step constant.", examples=[0.02])
     overhead_s: Seconds = Field(0.0, description="Host work of a step, and the wait for all ranks.", examples=[0.02])
     total_s: Seconds = Field(description="Iteration time.", examples=[6.45])
+
+    @property
+    def by_cause(self) -> dict[str, float]:
+        """Seconds of every part by its name in words."""
+        return {name: float(getattr(self, field)) for field, name in CAUSES_OF_TIME.items()}
 
     @property
     def step_end_s(self) -> float:

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from app.compared import MoveFigures, MoveItem
-from app.words import TIME_PARTS
+from models.figures import CAUSES_OF_TIME
 from models.plan import Plan
 from models.pointers import escaped
 from models.statements import bounds_time
@@ -143,7 +143,7 @@ def _figures(plan: Plan) -> dict[str, float | None]:
 
 
 def _time(plan: Plan) -> dict[str, float | None]:
-    return {field: float(getattr(plan.time, field)) for _, field in TIME_PARTS}
+    return {field: float(getattr(plan.time, field)) for field in CAUSES_OF_TIME}
 
 
 def _bytes_of_link(plan: Plan) -> dict[str, float | None]:

@@ -8,13 +8,12 @@ from statistics import median
 from typing import Any
 
 from app.observations.measured import Causes, Measured, spread, typical
-from app.words import TIME_PARTS
+from models.figures import CAUSES_OF_TIME
 from models.plan import Plan
 
 TOLERANCE = 0.10  # of the iteration: within it a run is called as planned, as `isthmus replay` has it
 CAUSE_TOLERANCE = 0.03  # of the iteration: a cause that is off by less is not worth a second look
 NOISES = 2.0  # deviations of the steps that a difference has to exceed, or it may be chance
-_NAMES = {field: name for name, field in TIME_PARTS}
 # What a cause rests on: in words, and the constants of the stack profile that the plan states among its assumptions.
 _RESTS_ON: dict[str, tuple[str, tuple[str, ...]]] = {
     "compute_s": ("how fast the GPUs compute", ("gemm_efficiency", "attention_efficiency", "memory_efficiency",
@@ -47,7 +46,7 @@ class Cause:
     @property
     def name(self) -> str:
         """The causes in words."""
-        return " + ".join(_NAMES[one] for one in self.causes)
+        return " + ".join(CAUSES_OF_TIME[one] for one in self.causes)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from app.terminal.screen import table
-from app.words import TIME_PARTS, balancing_and_reliability, runnable_in_words
+from app.words import balancing_and_reliability, runnable_in_words
 
 if TYPE_CHECKING:
     from app.wire import Validation
@@ -151,8 +151,7 @@ def _causes(plan: Plan, bar_width: int) -> Table:
     found = table("Where the iteration time goes", "cause", ">s", ">%", "")
     total_s = plan.time.total_s or 1.0
     before_s = 0.0
-    for name, field in TIME_PARTS:
-        part_s = float(getattr(plan.time, field))
+    for name, part_s in plan.time.by_cause.items():
         offset = round(bar_width * before_s / total_s)
         length = round(bar_width * (before_s + part_s) / total_s) - offset
         if part_s > 0:

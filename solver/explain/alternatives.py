@@ -16,17 +16,6 @@ from solver.evaluation.where import crossing_of, placement_of
 MAX_ALTERNATIVES = 5  # of a plan, as many as a reader compares; set by hand
 MAX_RETAINED = 40  # evaluations of different kinds
 WORTH_NAMING = 0.005  # of the difference; smaller causes are left out
-CAUSES = (
-    ("compute_s", "compute"),
-    ("tensor_parallel_s", "tensor parallel"),
-    ("context_parallel_s", "context parallel"),
-    ("expert_parallel_s", "expert parallel"),
-    ("bubble_s", "bubble"),
-    ("pipeline_s", "pipeline"),
-    ("data_parallel_s", "data parallel"),
-    ("optimizer_s", "optimizer"),
-    ("overhead_s", "overhead of the step"),
-)
 SHARED_FIELDS = ("degrees", "sharding", "recompute", "family", "layer_split")  # with the whole configuration
 Shape = tuple[object, ...]
 
@@ -117,13 +106,14 @@ def _alternative(context: Context, found: Evaluation, crossing: str, plan: Plan,
 def why_second(best: TimeBreakdown, other: TimeBreakdown) -> str:
     """Causes that cost the other more, largest first, then what it saves.
 
-    >>> parts = {name: 0.0 for name, _ in CAUSES}
-    >>> one = TimeBreakdown(**{**parts, "compute_s": 5.0, "bubble_s": 0.2}, total_s=5.2)
-    >>> two = TimeBreakdown(**{**parts, "compute_s": 4.9, "bubble_s": 0.5, "data_parallel_s": 0.1}, total_s=5.5)
+    >>> nothing = dict.fromkeys(TimeBreakdown.model_fields, 0.0)
+    >>> one = TimeBreakdown(**nothing | {"compute_s": 5.0, "bubble_s": 0.2, "total_s": 5.2})
+    >>> two = TimeBreakdown(**nothing | {"compute_s": 4.9, "bubble_s": 0.5, "data_parallel_s": 0.1, "total_s": 5.5})
     >>> why_second(one, two)
-    'bubble +0.3 s, data parallel +0.1 s, compute -0.1 s'
+    'bubble +0.3 s, gradient exchange +0.1 s, compute -0.1 s'
     """
-    differences = [(getattr(other, name) - getattr(best, name), text) for name, text in CAUSES]
+    usual_s = best.by_cause
+    differences = [(seconds - usual_s[name], name) for name, seconds in other.by_cause.items()]
     least = WORTH_NAMING * max(abs(one) for one, _ in differences)
     named = sorted((pair for pair in differences if abs(pair[0]) > least), key=lambda pair: -pair[0])
     return ", ".join(f"{text} {seconds:+.3g} s" for seconds, text in named) or "nothing: it is as good"

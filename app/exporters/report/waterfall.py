@@ -10,8 +10,7 @@ from app.exporters.report.formatting import number, percent
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, time_axis, words
-from app.words import NO_TIME_S, TIME_PARTS, seconds
-from models.figures import TimeBreakdown
+from app.words import NO_TIME_S, seconds
 from models.plan import Plan
 from models.statements import bounds_time
 
@@ -23,8 +22,10 @@ TOP = 22.0
 def waterfall_section(scene: Scene) -> Markup:
     """The iteration time by cause."""
     plan = scene.plan
-    rows = [(name, number(value_s, seconds), percent(value_s / plan.time.total_s)) for name, value_s in
-            parts(plan.time)]  # fmt: skip
+    rows = [
+        (name, number(value_s, seconds), percent(value_s / plan.time.total_s))
+        for name, value_s in plan.time.by_cause.items()
+    ]
     rows.append(("total", number(plan.time.total_s, seconds), percent(1.0)))
     numbers = table("Iteration time by cause", ("cause", "#time", "#share"), rows)
     caption = (
@@ -40,14 +41,9 @@ def waterfall_section(scene: Scene) -> Markup:
     )
 
 
-def parts(time: TimeBreakdown) -> list[tuple[str, float]]:
-    """Names and seconds, in the order of the drawing."""
-    return [(name, float(getattr(time, field))) for name, field in TIME_PARTS]
-
-
 def waterfall(plan: Plan) -> Markup:
     """The drawing."""
-    shown = [(name, value_s) for name, value_s in parts(plan.time) if value_s >= NO_TIME_S]
+    shown = [(name, value_s) for name, value_s in plan.time.by_cause.items() if value_s >= NO_TIME_S]
     num_rows = len(shown) + 1 + (plan.one_building_s is not None)
     bottom = TOP + num_rows * ROW + 4
     highest_s = max(plan.time.total_s, plan.one_building_s or 0.0, plan.proof.lower_bound_s) or 1.0
