@@ -1,4 +1,4 @@
-"""The command line: a door to the same planner, judge and exporters as the HTTP service.
+"""The command line: the same planner, judge and exporters as behind the HTTP service.
 
 The commands are in `app/terminal`, which makes its heavy imports when a command runs, so that help is instant. Exit
 codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing found in time.

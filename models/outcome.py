@@ -83,7 +83,7 @@ Outcome = Annotated[Planned | Infeasible | NotFound, Field(discriminator="status
 class Progress(Frozen):
     """One line of news from a running search."""
 
-    phase: Name = Field(description="Step of the recipe.", examples=["search"])
+    phase: Name = Field(description="Phase of the search.", examples=["search"])
     elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
     incumbent_s: Seconds | None = Field(None, description="Best judged iteration time so far.", examples=[6.5])
     lower_bound_s: TotalSeconds | None = Field(

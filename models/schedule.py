@@ -311,7 +311,7 @@ class PipelineSchedule(Frozen):
 class ScheduleProgress(Frozen):
     """One step of the search, reported as it happens."""
 
-    phase: str = Field(description="Step of the recipe.", examples=["cpsat"])
+    phase: str = Field(description="Phase of the search.", examples=["cpsat"])
     objective_value_s: TotalSeconds = Field(description="Value of the incumbent.", examples=[57.0])
     lower_bound_s: TotalSeconds = Field(description="Bound proven so far.", examples=[55.0])
     generator: str = Field(description="Where the incumbent came from.", examples=["greedy"])

@@ -1,4 +1,4 @@
-"""What every step of the recipe derives from a request, computed once.
+"""What every step of planning needs of a request, derived once.
 
 The list of usable pools, GPU types with their fabrics, the job's arithmetic, the topology and the memory limits.
 """
@@ -41,7 +41,7 @@ class GpuClass:
 
 @dataclass(frozen=True)
 class Known:
-    """What is remembered beside a context."""
+    """Results that the steps of planning remember with a context, by what they depend on."""
 
     splits: Memo = field(default_factory=Memo)
     """Paths and parts of the steps of exchange rings."""

@@ -1,4 +1,4 @@
-"""The recipe: lint, space, bounds, best first; place, time, judge; keep the incumbent; stop when the bound says so.
+"""Plans a request: checks it, enumerates configurations, searches them best first under bounds, says why none does.
 
 Data in, data out: the clock, the progress and the cancellation are arguments.
 """

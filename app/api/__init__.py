@@ -1,1 +1,1 @@
-"""The HTTP door: routes, which declare, delegate and return, and their headers, problems, examples and limits."""
+"""The HTTP interface: routes, which declare, delegate and return, and their headers, problems, examples and limits."""

@@ -24,7 +24,7 @@ OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans", "/new", "/com
 OPEN_FOLDERS = ("/static/", "/healthz/", "/plans/", "/studies/")
 PROBES = "/healthz/"  # monitors ask by whatever address they know
 LOOPBACK_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
-RECHECK_S = 1.0  # a first key locks the door of a running service within this time
+RECHECK_S = 1.0  # a running service asks for keys this soon after the first is made
 
 
 class Authentication:

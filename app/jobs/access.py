@@ -1,4 +1,4 @@
-"""Who asks, what they may do and how much: scopes, owners and quotas, the same for every door."""
+"""Who asks, what they may do and how much: scopes, owners and quotas, the same for every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits a profile to measured rows for any door: the command line and the HTTP service ask the same function."""
+"""Fits a profile to measured rows, for the command line and the HTTP service alike."""
 
 from __future__ import annotations
 

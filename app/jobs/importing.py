@@ -1,4 +1,4 @@
-"""Imports for any door: texts of other tools in, a document of ours and what was left out."""
+"""Imports for the command line and the HTTP service: texts of other tools in, a document and what was left out."""
 
 from __future__ import annotations
 

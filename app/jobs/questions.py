@@ -1,4 +1,4 @@
-"""Questions at the door: read, checked with every change that they make, and queued behind usual plans.
+"""Questions as they are asked: read, checked with every change that they make, and queued behind usual plans.
 
 A question is a row of the queue of plans: the same workers, leases, quotas and ways of ending.
 """
@@ -51,7 +51,7 @@ def read_question(document: Any) -> Question:
 def check_question(question: Question, settings: Settings) -> None:
     """Refuse changes that lead nowhere or meet, targets that are none, and changed requests that are too large.
 
-    What the planner finds wrong is a PlannerError, which every door tells like a refusal.
+    What the planner finds wrong is a PlannerError, which every interface tells like a refusal.
     """
     check_limits(("/options/time_limit_s", "seconds", question.options.time_limit_s, settings.max_time_limit_s))
     if question.request is None:

@@ -1,4 +1,4 @@
-"""What the doors of the service can ask for: submit, wait, cancel, and small computations answered directly."""
+"""What the routes of the service ask for: submit, wait, cancel, and small computations answered directly."""
 
 from __future__ import annotations
 

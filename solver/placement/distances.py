@@ -57,7 +57,7 @@ class BlockPath:
 
 @dataclass(frozen=True)
 class BlockPaths:
-    """n ways as columns of length n + 1. Row 0 is no way at all: infinite rates, no delay."""
+    """Paths through blocks as columns; row 0 is no path at all, with infinite rates and no delay."""
 
     free_bytes_per_s: FloatArray
     load: FloatArray

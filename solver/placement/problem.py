@@ -52,7 +52,7 @@ class MinimumReplicas:
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """Integer data only a placement needs. The size never depends on the number of replicas.
+    """What is to be placed: ranks of replicas, capacity groups, rules and prices; as large for many replicas as few.
 
     `building_u` numbers buildings from 0. `least_block` ranks at least stay together wherever a replica crosses.
     """

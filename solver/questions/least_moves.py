@@ -31,7 +31,7 @@ Counts = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class MoveProblem:
-    """Bundles of replicas on pools, index form. Suffixes: p pipeline rank, u pool.
+    """What is to be placed with few moves: replicas in bundles, on pools. Suffixes: p pipeline rank, u pool.
 
     capacity_u: bundles of groups that a pool holds. standing_pu: groups (not bundles) of rank p that could stay in u.
     """

@@ -1,4 +1,4 @@
-"""The recipe end to end on small jobs: judged plans, honest reasons, physics that holds."""
+"""Planning end to end on small jobs: judged plans, honest reasons, physics that holds."""
 
 from __future__ import annotations
 

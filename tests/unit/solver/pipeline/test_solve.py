@@ -1,4 +1,4 @@
-"""The whole recipe: published optima, limits, cancellation and progress."""
+"""The whole solver of pipelines: published optima, limits, cancellation and progress."""
 
 from __future__ import annotations
 
