@@ -148,7 +148,7 @@ def pins_too_large(request: PlanRequest) -> Iterator[Reason]:
     last_of: dict[PlaceId, list[int]] = {}
     for index, pin in enumerate(pins):
         last = min(pin.last_pipeline_rank, request.workload.architecture.num_layers)
-        for place in pinned.intersection(around[pin.place]):
+        for place in (one for one in around[pin.place] if one in pinned):
             here = replicas_of.setdefault(place, {})
             last_of.setdefault(place, []).append(index)
             for rank in range(pin.first_pipeline_rank, last + 1):

@@ -35,7 +35,7 @@ def timeline_per_route(case: Case) -> Iterator[Finding]:
     for route in case.route_by_id:
         if timed[route] != 1:
             yield Finding(f"route {route}", f"has {timed[route]} timelines")
-    for route in timed.keys() - case.route_by_id.keys():
+    for route in sorted(timed.keys() - case.route_by_id.keys()):
         yield Finding(f"timeline {route}", "belongs to no route")
 
 

@@ -98,6 +98,13 @@ REFUSED: dict[str, tuple[PlanRequest, str, str]] = {
 }  # fmt: skip
 
 
+def test_places_that_are_too_small_are_told_from_the_inside_out() -> None:
+    """Not in the order of a set of names, which is another one in every process."""
+    reasons = lint(request(pin(0, "a1", 10), pin(1, "a1", 10), pin(2, "a", 10), pin(3, "metro", 30)))
+    told = [one.pointer for one in reasons if one.code == "pins-contradict"]
+    assert told == [f"/constraints/pins/{index}" for index in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_plan_obeys_is_refused_at_once(case: str) -> None:
     refused, code, pointer = REFUSED[case]
