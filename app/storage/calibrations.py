@@ -44,13 +44,12 @@ class CalibrationStore(Store):
 
     def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
         """One calibration, or None; of this owner only, when one is named."""
-        row = self._row(sa.select(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner)))
-        return None if row is None else CalibrationRow(**row._asdict())
+        return self._one(CalibrationRow, sa.select(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner)))
 
     def page(self, *, limit: int, before: str | None, owner: str | None) -> list[CalibrationRow]:
         """Calibrations, newest first, older than `before`."""
         query = newest_first(sa.select(CALIBRATIONS), CALIBRATIONS, limit=limit, before=before, owner=owner)
-        return [CalibrationRow(**row._asdict()) for row in self._rows(query)]
+        return self._all(CalibrationRow, query)
 
     def delete(self, name: str, *, owner: str | None) -> bool:
         """Remove one; plans that used it keep what they took from it."""

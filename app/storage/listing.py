@@ -49,18 +49,21 @@ def labels_of(stored: str) -> dict[str, str]:
 
 
 def owned(table: sa.Table, row_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    """A row by id; one of another owner is treated as one that does not exist. None stands for everybody's."""
-    by_id = table.c.id == row_id
-    return (by_id,) if owner is None else (by_id, table.c.owner == owner)
+    """A row by id; one of another owner is treated as one that does not exist."""
+    return (table.c.id == row_id, *of_owner(table, owner))
+
+
+def of_owner(table: sa.Table, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+    """Rows of an owner; None stands for everybody's."""
+    return () if owner is None else (table.c.owner == owner,)
 
 
 def newest_first(
     query: sa.Select[Any], table: sa.Table, *, limit: int, before: str | None, owner: str | None
 ) -> sa.Select[Any]:
     """So many rows of an owner, or of everybody, older than the row `before`."""
-    older = [] if before is None else [table.c.id < before]
-    mine = [] if owner is None else [table.c.owner == owner]
-    return query.where(*older, *mine).order_by(table.c.id.desc()).limit(limit)
+    older = () if before is None else (table.c.id < before,)
+    return query.where(*older, *of_owner(table, owner)).order_by(table.c.id.desc()).limit(limit)
 
 
 def conditions(table: sa.Table, wanted: Wanted) -> list[sa.ColumnElement[bool]]:

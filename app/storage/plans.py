@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.storage.holds import change
 from app.storage.lease import ask_to_stop
-from app.storage.listing import EVERYTHING, Wanted, conditions, ordered, owned
+from app.storage.listing import EVERYTHING, Wanted, conditions, of_owner, ordered, owned
 from app.storage.searches import KeptSearch, begin_with, delete_kept
 from app.storage.tables import EVENTS, PLANS, KeyedStore, scoped_key, timed_id, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
@@ -143,8 +143,7 @@ class PlanStore(KeyedStore):
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
         """One plan, or None; of this owner only, when one is named."""
         columns = _LIGHT if with_outcome else STATUS_COLUMNS
-        found = self._row(sa.select(*columns).where(*self._owned(plan_id, owner)))
-        return None if found is None else PlanRow(**found._asdict())
+        return self._one(PlanRow, sa.select(*columns).where(*self._owned(plan_id, owner)))
 
     def revision(self, plan_id: str, *, owner: str | None = None) -> int | None:
         """The number that changes with the plan, or None."""
@@ -161,21 +160,18 @@ class PlanStore(KeyedStore):
         query = (
             sa.select(*_LIGHT)
             .where(PLANS.c.request_digest == request_digest, PLANS.c.headline.is_not(None))
-            .where(PLANS.c.state.in_(sorted(TERMINAL)))
+            .where(PLANS.c.state.in_(sorted(TERMINAL)), *of_owner(PLANS, owner))
             .order_by(PLANS.c.id.desc())
             .limit(1)
         )
-        row = self._row(query if owner is None else query.where(PLANS.c.owner == owner))
-        return None if row is None else PlanRow(**row._asdict())
+        return self._one(PlanRow, query)
 
     def page(
         self, *, limit: int, before: str | None, owner: str | None = None, wanted: Wanted = EVERYTHING
     ) -> list[PlanRow]:
         """Plans without their outcomes, newest first or as is wanted, beginning behind `before`."""
         query = ordered(sa.select(*STATUS_COLUMNS), wanted.sort, before).limit(limit)
-        query = query.where(_of(self._kind), *conditions(PLANS, wanted))
-        if owner is not None:
-            query = query.where(PLANS.c.owner == owner)
+        query = query.where(_of(self._kind), *conditions(PLANS, wanted), *of_owner(PLANS, owner))
         names = [column.name for column in STATUS_COLUMNS]
         return [PlanRow(**dict[str, Any](zip(names, row, strict=True))) for row in self._rows(query)]
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from app.storage.listing import of_owner
 from app.storage.plans import PlanRow, State
-from app.storage.tables import PLANS, AnyQuery, Store
+from app.storage.tables import PLANS, Store
 
 
 class QueueFigures(Store):
@@ -15,13 +16,13 @@ class QueueFigures(Store):
 
     def count(self, state: State, *, owner: str | None = None) -> int:
         """Plans and questions in a state."""
-        query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
-        return int(self._value(_of(query, owner)))
+        query = sa.select(sa.func.count()).select_from(PLANS)
+        return int(self._value(query.where(PLANS.c.state == state, *of_owner(PLANS, owner))))
 
     def oldest_queued_at(self, *, owner: str | None = None) -> float | None:
         """When the plan that waits longest was submitted."""
-        query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
-        found: float | None = self._value(_of(query, owner))
+        query = sa.select(sa.func.min(PLANS.c.created_at))
+        found: float | None = self._value(query.where(PLANS.c.state == "queued", *of_owner(PLANS, owner)))
         return found
 
     def position(self, row: PlanRow) -> int | None:
@@ -39,7 +40,3 @@ class QueueFigures(Store):
         places = line.subquery()
         query = sa.select(places.c.id, places.c.place - 1).where(places.c.id.in_(list(queued)))
         return {str(row[0]): int(row[1]) for row in self._rows(query)}
-
-
-def _of(query: AnyQuery, owner: str | None) -> AnyQuery:
-    return query if owner is None else query.where(PLANS.c.owner == owner)

@@ -86,19 +86,17 @@ class StudyStore(KeyedStore):
 
     def get(self, study_id: str, *, owner: str | None) -> StudyRow | None:
         """One study, or None; of this owner only, when one is named."""
-        row = self._row(sa.select(*_COLUMNS).where(*owned(STUDIES, study_id, owner)))
-        return None if row is None else StudyRow(**row._asdict())
+        return self._one(StudyRow, sa.select(*_COLUMNS).where(*owned(STUDIES, study_id, owner)))
 
     def page(self, *, limit: int, before: str | None, owner: str | None, wanted: Wanted = EVERYTHING) -> list[StudyRow]:
         """Studies that are wanted, newest first, older than `before`."""
         query = sa.select(*_COLUMNS).where(*conditions(STUDIES, wanted))
         query = newest_first(query, STUDIES, limit=limit, before=before, owner=owner)
-        return [StudyRow(**row._asdict()) for row in self._rows(query)]
+        return self._all(StudyRow, query)
 
     def plans_of(self, study_id: str) -> dict[int, PlanRow]:
         """The plans of a study by member number, without their outcomes; deleted ones are missing."""
-        query = sa.select(*STATUS_COLUMNS).where(PLANS.c.study_id == study_id)
-        rows = [PlanRow(**row._asdict()) for row in self._rows(query)]
+        rows = self._all(PlanRow, sa.select(*STATUS_COLUMNS).where(PLANS.c.study_id == study_id))
         return {row.member: row for row in rows if row.member is not None}
 
     def counts_of(self, study_ids: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -206,6 +206,7 @@ def _usable(database_url: str) -> sa.URL:
 
 
 AnyQuery: TypeAlias = sa.Select[*tuple[Any, ...]]
+Made = TypeVar("Made")
 AnyRow: TypeAlias = sa.Row[*tuple[Any, ...]]
 
 
@@ -223,6 +224,15 @@ class Store:
     def _row(self, query: AnyQuery) -> AnyRow | None:
         with self._engine.connect() as connection:
             return connection.execute(query).first()
+
+    def _one(self, kind: Callable[..., Made], query: AnyQuery) -> Made | None:
+        """The first row of a query as a value of this kind, or None."""
+        row = self._row(query)
+        return None if row is None else kind(**row._asdict())
+
+    def _all(self, kind: Callable[..., Made], query: AnyQuery) -> list[Made]:
+        """The rows of a query as values of this kind."""
+        return [kind(**row._asdict()) for row in self._rows(query)]
 
     def _value(self, query: AnyQuery) -> Any:
         with self._engine.connect() as connection:

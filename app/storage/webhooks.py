@@ -52,8 +52,7 @@ class WebhookStore(Store):
 
     def get(self, subject_id: str) -> WebhookRow | None:
         """The webhook of a plan or a study, or None."""
-        row = self._row(sa.select(WEBHOOKS).where(WEBHOOKS.c.subject_id == subject_id))
-        return None if row is None else WebhookRow(**row._asdict())
+        return self._one(WebhookRow, sa.select(WEBHOOKS).where(WEBHOOKS.c.subject_id == subject_id))
 
     def due(self, limit: int) -> list[WebhookRow]:
         """Messages to send now, those tried least first: what never arrives holds up nothing that may."""
@@ -67,7 +66,7 @@ class WebhookStore(Store):
             .order_by(WEBHOOKS.c.num_attempts, WEBHOOKS.c.next_at)
             .limit(limit)
         )
-        return [WebhookRow(**row._asdict()) for row in self._rows(query)]
+        return self._all(WebhookRow, query)
 
     def begin(self, row: WebhookRow) -> bool:
         """Count an attempt before it is made; false when another worker was faster.
