@@ -13,6 +13,13 @@ RECOVERY = {"selective_repeat": "selective repeat", "selective_repeat_nack": "se
             "erasure_code": "erasure coding"}  # fmt: skip
 
 
+def trainer_losses(plan: Plan) -> Iterator[str]:
+    """What no trainer is told: routes of their own for some replicas, and decisions about transport."""
+    if len({route.places for route in plan.placement.routes}) > 1:
+        yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
+    yield from transport_losses(plan)
+
+
 def transport_losses(plan: Plan, carried: Collection[str] = ()) -> Iterator[str]:
     """One line per kind of transport decision; `carried` names what the tool does express: algorithm, queue_pairs."""
     groups: dict[str, list[str]] = {}

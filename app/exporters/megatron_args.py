@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
-from app.exporters.losses import transport_losses, workload_losses
+from app.exporters.losses import trainer_losses, workload_losses
 from app.exporters.megatron_limits import check_megatron
 from app.exporters.megatron_losses import command_line_losses, model_losses, padded_vocabulary, vocabulary_losses
 from app.exporters.megatron_model import (
@@ -226,9 +226,7 @@ def plan_losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]
         if exchange := context_exchange(request.workload.architecture, plan.configuration.degrees.cp):
             yield f"keys and values passed between context-parallel ranks, as planned: Megatron takes {exchange} here"
         yield from workload_losses(request.workload, "Megatron")
-    if len({route.places for route in plan.placement.routes}) > 1:
-        yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
-    yield from transport_losses(plan)
+    yield from trainer_losses(plan)
 
 
 def _order_losses(plan: Plan) -> Iterator[str]:

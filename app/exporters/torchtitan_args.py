@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from app.exporters.hosts import buildings_of_places
-from app.exporters.losses import transport_losses, workload_losses
+from app.exporters.losses import trainer_losses, workload_losses
 from app.exporters.target import Target, header
 from app.faults import Refused, refused
 from models.definition import ModelDefinition
@@ -192,9 +192,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if one.recompute != "none":
         config = "FullAC" if one.recompute == "full" else "SelectiveAC"
         yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"
-    if len({route.places for route in plan.placement.routes}) > 1:
-        yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
-    yield from transport_losses(plan)
+    yield from trainer_losses(plan)
 
 
 def _definition_losses(definition: ModelDefinition | None) -> Iterator[str]:
