@@ -116,7 +116,7 @@ def serve(
     stated = {name: value for name, value in given.items() if value is not None}
     settings = settings_of(context).changed(stated)
     if sys.stderr.isatty():  # for who looks on; a log has nothing but JSON
-        typer.echo(f"http://{settings.host}:{settings.port}/docs", err=True)
+        typer.echo(f"{settings.address}/docs", err=True)
     run(settings)
 
 

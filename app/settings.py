@@ -287,3 +287,8 @@ class Settings(BaseModel):
     def is_loopback(self) -> bool:
         """Whether only this machine reaches the service."""
         return is_loopback(self.host)
+
+    @property
+    def address(self) -> str:
+        """Where a service with these settings answers."""
+        return f"http://{self.host}:{self.port}"

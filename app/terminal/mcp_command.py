@@ -14,14 +14,10 @@ from app.terminal.planning import settings_of
 def mcp(context: typer.Context, *, service: Service) -> None:
     """Offer planning as MCP tools over standard input and output; plans on --server, else on host and port."""
     from app.client.awaiting import AsyncClient
-    from app.settings import Remote
-    from app.terminal.remote import key_of
 
     if find_spec("mcp") is None:
         raise Failed("the extra is not installed: `make mcp`, or install isthmus[mcp]")
     from app.mcp_server import mcp_server
 
-    named, settings = Remote.from_environment(), settings_of(context)
-    address = service.server or named.server or f"http://{settings.host}:{settings.port}"
-    key = key_of(service.key_file, named.api_key)
+    address, key = service.address() or settings_of(context).address, service.key()
     mcp_server(lambda: AsyncClient(address, api_key=key)).run()

@@ -58,17 +58,35 @@ class Service:
     server: str | None
     key_file: Path | None
 
-    def client(self) -> AbstractContextManager[Client | None]:
-        """A client of it; None: the work is done here."""
+    def address(self) -> str:
+        """Where it is; empty where none is named, or this machine is meant."""
         from app.settings import Remote
 
-        named = Remote.from_environment()
-        address = named.server if self.server is None else self.server
-        if not address:
-            return nullcontext()
-        from app.terminal.remote import client_of
+        return (Remote.from_environment().server or "") if self.server is None else self.server
 
-        return client_of(address, self.key_file, named.api_key)
+    def key(self) -> str | None:
+        """The API key for it."""
+        from app.settings import Remote
+        from app.terminal.remote import key_of
+
+        return key_of(self.key_file, Remote.from_environment().api_key)
+
+    def client(self) -> AbstractContextManager[Client | None]:
+        """A client of it; None: the work is done here."""
+        address = self.address()
+        return self.client_of(address) if address else nullcontext()
+
+    def client_of(self, address: str) -> Client:
+        """A client of an address; Refused for what is none."""
+        from app.client.blocking import Client
+        from app.faults import refused
+
+        try:
+            return Client(address, api_key=self.key())
+        except ValueError as error:
+            what, _, remedy = str(error).partition(": ")
+            raise refused("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
+                          remedy=remedy.capitalize() + ".", where="--server") from None  # fmt: skip
 
 
 # What a parameter of a command stands for, by its name: options of one kind, made into one value.

@@ -21,16 +21,6 @@ from models.plan import Plan
 REASON_CODES = frozenset(get_args(Reason.model_fields["code"].annotation))
 
 
-def client_of(address: str, key_file: Path | None, api_key: str | None) -> Client:
-    """A client of one address; Refused for what is none."""
-    try:
-        return Client(address, api_key=key_of(key_file, api_key))
-    except ValueError as error:
-        what, _, remedy = str(error).partition(": ")
-        raise refused("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
-                      remedy=remedy.capitalize() + ".", where="--server") from None  # fmt: skip
-
-
 def plan_on(client: Client, document: Mapping[str, Any], screen: Screen) -> Outcome:
     """Send a request, show how its search goes, and read what it ends with."""
     try:

@@ -36,14 +36,10 @@ def study(
 ) -> None:
     """Plan a grid of requests on a running service; Ctrl-C stops it and keeps what was found."""
     from app.documents import parse_json
-    from app.settings import Remote
-    from app.terminal.remote import client_of
 
-    settings, named = settings_of(context), Remote.from_environment()
     document = read_document(grid, parse_json)
     prepare(out)
-    address = service.server or named.server or f"http://{settings.host}:{settings.port}"
-    with client_of(address, service.key_file, named.api_key) as client:
+    with service.client_of(service.address() or settings_of(context).address) as client:
         found = _followed(client, document, screen.news).model_dump(mode="json")
     write(out, _as_file(found, out), quiet=screen.quiet)
     screen.show(found, lambda console: _show(console, found))

@@ -99,6 +99,15 @@ def test_a_service_that_is_not_there_is_named(
     assert "isthmus serve" in error
 
 
+def test_an_empty_server_is_the_service_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISTHMUS_PORT", str(port := free_port()))
+    monkeypatch.setenv("ISTHMUS_SERVER", "http://elsewhere.invalid")
+    assert run(None, "study", written(tmp_path, _study(axes=AXES)), "--server", "") == 2
+    assert f"http://127.0.0.1:{port}" in capsys.readouterr().err
+
+
 def test_ctrl_c_stops_the_study_and_its_best_is_shown(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
