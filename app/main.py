@@ -119,7 +119,8 @@ def _lifespan(settings: Settings) -> Any:
             await run_sync(partial(worker.start, patiently=True))
         else:  # direct computations search, too; a worker compiles for itself
             await run_sync(warm_up)
-            threading.Thread(target=compile_once, args=(settings,), name="isthmus-compiling", daemon=True).start()
+            compiling = partial(compile_once, settings, stop_asked=service.closing.is_set)
+            threading.Thread(target=compiling, name="isthmus-compiling", daemon=True).start()
         try:
             yield
         finally:

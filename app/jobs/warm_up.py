@@ -28,29 +28,39 @@ MOST_PARTS = 2  # side by side: three minutes of one core, a tenth more on two, 
 NOTICE = "compiling what is compiled once on a machine: a minute and a half on two cores, three on one"
 
 
-def compile_once(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:
-    """Compile unless that was done; `told` hears of it first. A failure is logged and left to the first search."""
+def compile_once(
+    settings: Settings, told: Callable[[str], None] = LOG.info, *, stop_asked: Callable[[], bool] = lambda: False
+) -> None:
+    """Compile unless that was done; `told` hears of it first. A failure is logged and left to the first search.
+
+    Once `stop_asked` is true it ends soon, and is due again: the end of a process waits for the threads in it.
+    """
     done = remembered(settings.solvers.warm_up)
     if done.exists():
         return
     told(NOTICE)
-    endings = _compiled(settings, min(num_cores(), MOST_PARTS))
+    endings = _compiled(settings, min(num_cores(), MOST_PARTS), stop_asked)
     if endings != {"answered"}:
+        if stop_asked():
+            return
         LOG.warning("the warm-up ended without an answer", extra={"endings": sorted(endings)})
         return
     done.parent.mkdir(parents=True, exist_ok=True)
     done.touch()
 
 
-def _compiled(settings: Settings, num_parts: int) -> set[str]:
+def _compiled(settings: Settings, num_parts: int, stop_asked: Callable[[], bool]) -> set[str]:
     """How the children ended that each compile a part, side by side; whoever interrupts this ends them, too."""
     interrupted = threading.Event()
     limits = Limits(LIMIT_S, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
 
+    def is_unwanted() -> bool:
+        return interrupted.is_set() or stop_asked()
+
     def compiled(part: int) -> str:
         order = json.dumps({"part": part, "num_parts": num_parts}).encode()
         task = Task("compute", settings.solvers.warm_up, (order,), settings.child_memory_bytes)
-        return run_in_child(task, limits, stop_asked=interrupted.is_set, patience_s=lambda: 0.0).ending
+        return run_in_child(task, limits, stop_asked=is_unwanted, patience_s=lambda: 0.0).ending
 
     with ThreadPoolExecutor(num_parts) as threads:
         try:

@@ -92,8 +92,9 @@ class Worker:
                 if not self._has_entered:
                     self._enter()
                 if not is_compiled:  # here, so that the service answers meanwhile
-                    compile_once(settings)
+                    compile_once(settings, stop_asked=self._stopping.is_set)
                     is_compiled = True
+                    continue  # or stop, if that was asked for meanwhile
                 if time.monotonic() - looked_at >= settings.heartbeat_s:
                     self._return_unknown()
                     looked_at = time.monotonic()

@@ -250,6 +250,11 @@ def warm_up(**_part: int) -> None:
     """Nothing here is compiled."""
 
 
+def warm_up_for_long(**_part: int) -> None:
+    """There is much to compile."""
+    time.sleep(60.0)
+
+
 def warm_up_but_for_one(part: int, **_of: int) -> None:
     """All parts but the first are compiled."""
     if part == 0:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.jobs import warm_up
+from app.jobs.children import Ended
 from app.settings import Settings
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
@@ -48,7 +50,7 @@ def test_a_service_answers_while_it_compiles_and_plans_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled = threading.Event()
-    monkeypatch.setattr("app.jobs.worker.compile_once", lambda _settings: compiled.wait(60.0))
+    monkeypatch.setattr("app.jobs.worker.compile_once", lambda *_, **__: compiled.wait(60.0))
     with running(settings_for(tmp_path)) as client:
         path = f"/v1/plans/{submit(client, fake_solver.FINDS).json()['id']}/status"
         assert client.get(path).json()["state"] == "queued"
@@ -60,6 +62,28 @@ def test_a_service_without_a_worker_compiles_for_what_it_computes_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = threading.Event()
-    monkeypatch.setattr("app.main.compile_once", lambda _settings: begun.set())
+    monkeypatch.setattr("app.main.compile_once", lambda *_, **__: begun.set())
     with running(settings_for(tmp_path, run_worker=False)):
         assert begun.wait(60.0)
+
+
+@pytest.mark.parametrize("run_worker", [True, False])
+def test_a_service_that_stops_stops_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, run_worker: bool
+) -> None:
+    monkeypatch.setattr(warm_up, "remembered", lambda _function: tmp_path / "done")
+    begun, ended, run_in_child = threading.Event(), threading.Event(), warm_up.run_in_child
+
+    def seen(*task: Any, **options: Any) -> Ended:
+        begun.set()
+        try:
+            return run_in_child(*task, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(warm_up, "run_in_child", seen)
+    with running(_settings(tmp_path, "warm_up_for_long").changed({"run_worker": run_worker})):
+        assert begun.wait(60.0)
+    assert ended.wait(20.0), "or the process waits for it at its end"
+    assert not (tmp_path / "done").exists()
+    assert "warm-up ended" not in caplog.text, "nothing went wrong"
