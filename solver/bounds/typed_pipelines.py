@@ -93,38 +93,18 @@ class PartitionPipelines:
     def _hops_by_type(self) -> _HopsByType:
         each = [[self.hops.between(one.names, other.names) for other in self.gpus] for one in self.gpus]
         least_s, plain_s, after_s, all_s = np.moveaxis(np.array(each), -1, 0)
-        return _HopsByType(least_s, plain_s, after_s, all_s, self._rank_of_s)
+        return _HopsByType(least_s, plain_s, after_s, all_s, self._layout.rank_of_s)
 
     @cached_property
-    def _rank_of_s(self) -> IntArray:
-        return np.array(self.configurations[0].rank_of_stages)
-
-    @cached_property
-    def _stages_of_ranks(self) -> list[list[int]]:
-        first = self.configurations[0]
-        return [first.stages_of_rank(rank) for rank in range(first.degrees.pp)]
-
-    @cached_property
-    def _chunks_of_ranks(self) -> list[tuple[int, int | None, int | None]]:
-        """Of every rank: how many stages it has, and which of them are the first and the last of the pipeline."""
-        found = []
-        for own in self._stages_of_ranks:
-            first, last = (own.index(end) if end in own else None for end in (0, len(self._rank_of_s) - 1))
-            found.append((len(own), first, last))
-        return found
-
-    @cached_property
-    def _place_of_s(self) -> Sequence[int]:
-        """Where each stage stands in the stages of all ranks, rank after rank."""
-        places: list[int] = np.argsort(list(itertools.chain.from_iterable(self._stages_of_ranks))).tolist()
-        return places
+    def _layout(self) -> _Layout:
+        return _Layout(self.configurations[0])
 
     def stages(self, gpu_r: Sequence[int], layers_r: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The layers of all stages, by every sharing of a rank's layers over its chunks that one of these has."""
-        ranks, places = self._ranks.of_type, self._place_of_s
+        ranks, places = self._ranks.of_type, self._layout.place_of_s
         ways = [
             ranks[gpu].chunks(num_layers, *own)
-            for own, gpu, num_layers in zip(self._chunks_of_ranks, gpu_r, layers_r, strict=True)
+            for own, gpu, num_layers in zip(self._layout.chunks_of_ranks, gpu_r, layers_r, strict=True)
         ]
         for chosen in itertools.product(*ways):
             by_rank = tuple(itertools.chain.from_iterable(chosen))
@@ -133,9 +113,9 @@ class PartitionPipelines:
     def _pipelines_s(self, gpu_pr: IntArray, layers_ps: IntArray, enough_p: FloatArray, count: Count) -> FloatArray:
         """Bounds of pipelines with these types of ranks and layers of stages, and the update of all ranks."""
         fewest, most = _moe_layers(self.context, layers_ps)
-        whole, gpu_ps = layers_ps.sum(axis=1) == self.context.job.num_layers, gpu_pr[:, self._rank_of_s]
+        whole, gpu_ps = layers_ps.sum(axis=1) == self.context.job.num_layers, gpu_pr[:, self._layout.rank_of_s]
         costs = _stage_costs(self.gpus, gpu_ps, layers_ps, (fewest, most))
-        of_rank, ends_r = self._is_of_rank, _ends(np.arange(gpu_pr.shape[1]), self._rank_of_s)
+        of_rank, ends_r = self._layout.is_of_rank, _ends(np.arange(gpu_pr.shape[1]), self._layout.rank_of_s)
         budget_pr, update_p = self._ranks.memory_and_update(
             gpu_pr, ends_r, (layers_ps - most) @ of_rank, fewest @ of_rank
         )
@@ -145,7 +125,9 @@ class PartitionPipelines:
         if not len(rows):
             return found
         exposed = np.zeros(layers_ps.shape)
-        exposed[whole] = self._ranks.exposed_s(gpu_ps[whole], self._ends_s, (layers_ps - fewest)[whole], fewest[whole])
+        exposed[whole] = self._ranks.exposed_s(
+            gpu_ps[whole], self._layout.ends_s, (layers_ps - fewest)[whole], fewest[whole]
+        )
         each = self._alike(gpu_pr, costs, np.maximum(held_pr, budget_pr), exposed)
         each = AlikePipelines(*(column[rows] for column in each))
         limits = enough_p[rows] - update_p[rows]
@@ -164,7 +146,7 @@ class PartitionPipelines:
     ) -> PartitionRanks:
         """What lying over two groups takes of one of the pipelines depends on this."""
         plain_s = self._hops_by_type.of_stages(self._hops_by_type.plain_s, gpu_r[None])[0]
-        asked = gpu_r[self._rank_of_s], self._ends_s, layers_s - moe_s, moe_s
+        asked = gpu_r[self._layout.rank_of_s], self._layout.ends_s, layers_s - moe_s, moe_s
         sent_s, overlap_s = self._ranks.sent_and_overlap(*asked).T
         return PartitionRanks(gpu_r, shape, plain_s, sent_s, overlap_s)
 
@@ -174,23 +156,13 @@ class PartitionPipelines:
         return PartitionCrossings.of_all(self.context, self.configurations, self.gpus, self.hops.hop_s)
 
     @cached_property
-    def _ends_s(self) -> IntArray:
-        stages = np.arange(len(self._rank_of_s))
-        return _ends(stages, stages)
-
-    @cached_property
-    def _is_of_rank(self) -> IntArray:
-        """Stages x ranks: 1 where the stage is one of the rank's."""
-        return np.eye(self.configurations[0].degrees.pp, dtype=np.int64)[self._rank_of_s]
-
-    @cached_property
     def _shape(self) -> PipelineShape:
         """What all the pipelines have in common; times and bytes are their own."""
-        first, nothing = self.configurations[0], np.zeros(len(self._rank_of_s))
+        first, nothing = self.configurations[0], np.zeros(len(self._layout.rank_of_s))
         duration_ks = np.zeros((2 if backward_of(self.context.request) == "fused" else 3, len(nothing)))
         return PipelineShape.without_links(
             first.num_microbatches,
-            self._rank_of_s,
+            self._layout.rank_of_s,
             duration_ks,
             nothing,
             nothing,
@@ -214,6 +186,47 @@ class PartitionPipelines:
             budget_pr=budget_pr,
             sync_ps=sync_ps,
         )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which stages (s) the pipeline ranks of a configuration have."""
+
+    configuration: Configuration
+
+    @cached_property
+    def rank_of_s(self) -> IntArray:
+        return np.array(self.configuration.rank_of_stages)
+
+    @cached_property
+    def stages_of_ranks(self) -> list[list[int]]:
+        ranks = range(self.configuration.degrees.pp)
+        return [self.configuration.stages_of_rank(rank) for rank in ranks]
+
+    @cached_property
+    def chunks_of_ranks(self) -> list[tuple[int, int | None, int | None]]:
+        """Of every rank: how many stages it has, and which of them are the first and the last of the pipeline."""
+        found = []
+        for own in self.stages_of_ranks:
+            first, last = (own.index(end) if end in own else None for end in (0, len(self.rank_of_s) - 1))
+            found.append((len(own), first, last))
+        return found
+
+    @cached_property
+    def place_of_s(self) -> Sequence[int]:
+        """Where each stage stands in the stages of all ranks, rank after rank."""
+        places: list[int] = np.argsort(list(itertools.chain.from_iterable(self.stages_of_ranks))).tolist()
+        return places
+
+    @cached_property
+    def ends_s(self) -> IntArray:
+        stages = np.arange(len(self.rank_of_s))
+        return _ends(stages, stages)
+
+    @cached_property
+    def is_of_rank(self) -> IntArray:
+        """Stages x ranks: 1 where the stage is one of the rank's."""
+        return np.eye(self.configuration.degrees.pp, dtype=np.int64)[self.rank_of_s]
 
 
 def _moe_layers(context: Context, layers_ps: IntArray) -> FewestMost:
