@@ -131,6 +131,11 @@ class ExchangeRing(Frozen):
     transports: tuple[ExchangeStep, ...] = Field(
         min_length=1, description="The narrowest step of every tier that the ring crosses.", examples=[[{}]]
     )
+    num_at_once: Annotated[int, Field(ge=1, le=64)] = Field(
+        1,
+        description="So many exchanges have room on its links at once: if above 1, each sends as slowly as that takes.",
+        examples=[1],
+    )
 
 
 class TransportPolicy(Frozen):

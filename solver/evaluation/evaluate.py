@@ -31,7 +31,7 @@ from solver.evaluation.ways import TimedWay, Way, better_way
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
-from solver.transport.exchange_times import run_exchanges, with_other_rings
+from solver.transport.exchange_times import run_exchanges, with_other_rings, with_slower_rings
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
@@ -220,9 +220,10 @@ def evaluate_on_paths(
         # On the same rings: the orders were made for them, and a plan states one for each stage.
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
-    exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
+    ends_s, ranks = last_s.tolist(), configuration.rank_of_stages
+    exchanges = run_exchanges(costs, ends_s, ranks)
     found = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
-    changed = costs if chosen else with_other_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
+    changed = costs if chosen else with_slower_rings(with_other_rings(costs, exchanges, ends_s, ranks), ends_s, ranks)
     if changed != costs:
         again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=changed)
         found = again if again is not None and again.iteration_s < found.iteration_s else found

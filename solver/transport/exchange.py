@@ -56,18 +56,36 @@ class StepChoice:
 class InterSiteRing:
     """One stage's exchange between places: its ring, what each step sends, and how long the links take.
 
-    `reached` is the part of the links' rate that the chosen transport reaches; `bottlenecks` are the edges that set the
+    `wire_s` is what its bytes take at the rates of cards and links, `reached` the part of these that the chosen
+    transport reaches, or the exchange where it is slowed down for others; `bottlenecks` are the edges that set the
     pace, none where the GPUs' own cards do; `shares` are the parts of the edges, of what messages leave of them,
     that it has for `shared_s`.
     """
 
     ring: Ring
     sent_bytes: float
+    wire_s: float
     shared_s: float
     reached: float
     bottlenecks: frozenset[int]
     shares: dict[int, float]
     steps: tuple[StepChoice, ...]
+
+    def slower(self, num_at_once: int) -> InterSiteRing:
+        """Sent as slowly as it takes for so many to have room on links; as it is where more have, or cards pace it.
+
+        What distance delays is then part of that time.
+        """
+        factor = max(self.shares.values(), default=0.0) * num_at_once
+        if not self.bottlenecks or num_at_once == 1 or factor <= 1.0:
+            return self
+        return replace(
+            self,
+            ring=replace(self.ring, num_at_once=num_at_once),
+            shared_s=factor * self.shared_s,
+            reached=self.wire_s / (factor * self.shared_s),
+            shares={edge: share / factor for edge, share in self.shares.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,15 @@ class ExchangeCost:
         """The ring between places and the other one, as far as there are any."""
         both = (one.site_ring for one in (self, self.other) if one is not None)
         return tuple(one.ring for one in both if one is not None)
+
+    def slower(self, num_at_once: int) -> ExchangeCost:
+        """The same sent as slowly as it takes for so many to have room on every link."""
+        if self.site_ring is None:
+            return self
+        slower = self.site_ring.slower(num_at_once)
+        if slower is self.site_ring:
+            return self
+        return replace(self, shared_s=slower.shared_s, shares=slower.shares, site_ring=slower, other=None)
 
     @property
     def duration_s(self) -> float:
@@ -251,15 +278,17 @@ def _site_ring(senders: _Senders, ring: Ring, sent_bytes: float, capacity: Float
         efficiency |= {edge: min(found.efficiency, efficiency.get(edge, 1.0)) for edge in edges}
         chosen.append(found)
     shared_s = slowest_s + num_steps * delay_s
-    return InterSiteRing(
-        ring=ring,
+    at_full_rate = InterSiteRing(
+        ring=replace(ring, num_at_once=1),
         sent_bytes=sent_bytes,
+        wire_s=wire_s,
         shared_s=shared_s,
         reached=wire_s / slowest_s,
         bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
         shares={edge: min(time / (efficiency[edge] * shared_s), 1.0) for edge, time in fill.items()},
         steps=tuple(chosen),
     )
+    return at_full_rate.slower(ring.num_at_once)
 
 
 def _largest_local_bytes(context: Context, stages: PoolStages) -> float:

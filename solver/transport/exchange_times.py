@@ -4,6 +4,7 @@ An exchange has constant rates while it takes the links, its bytes over `shared_
 once as far as no edge has more than it can carry; those of a rank follow each other on its cards.
 """
 
+import operator
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
@@ -18,6 +19,7 @@ SAME_INSTANT = 1e-12  # relative: an end on the links, and a start that waited f
 FULL = 1.0 + 1e-9  # of an edge: its load is a sum of floats
 MOST_CHANGED = 4  # times that exchanges change their rings: five zones gained from the first two, none needed a third
 MOST_ALONE = 4  # of the latest exchanges that are tried alone
+NUM_AT_ONCE = (2, 3, 4, 6, 8)  # exchanges for which room is made on links; set by hand
 READY, LEFT_LINKS, LEFT_CARDS = range(3)  # of an exchange: its events
 
 Urgency = Callable[[int], tuple[float, int]]  # of a stage: the least goes first
@@ -58,6 +60,18 @@ def with_other_rings(
             break
         costs, exchanges = found
     return costs
+
+
+def with_slower_rings(
+    costs: tuple[ExchangeCost, ...], last_end_s: list[float], ranks: Sequence[int]
+) -> tuple[ExchangeCost, ...]:
+    """Costs where exchanges are sent as slowly as it takes for some to run at once, if all of them end sooner by that.
+
+    Two that take a little more than half of a link each would follow each other.
+    """
+    slower = [tuple(one.slower(number) for one in costs) for number in NUM_AT_ONCE]
+    ways = [costs, *(way for way in slower if any(map(operator.is_not, way, costs)))]
+    return min(ways, key=lambda way: _end_s(run_exchanges(way, last_end_s, ranks))) if len(ways) > 1 else costs
 
 
 def _changed(costs: tuple[ExchangeCost, ...], stages: Collection[int]) -> tuple[ExchangeCost, ...]:

@@ -24,10 +24,11 @@ FULL = 1e-6  # below this part of its rate an edge has nothing left for the exch
 
 @dataclass(frozen=True)
 class Ring:
-    """Steps of a ring in order, and the parts of each."""
+    """Steps of a ring in order, the parts of each, and how many exchanges are to have room on its links at once."""
 
     steps: tuple[Step, ...]
     parts: tuple[Parts, ...]
+    num_at_once: int = 1
 
     @cached_property
     def load(self) -> dict[int, float]:

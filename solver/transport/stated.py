@@ -55,6 +55,7 @@ def _ring(topology: Topology, site_ring: InterSiteRing, stages: list[int]) -> Ex
             )
             for one in site_ring.steps
         ),
+        num_at_once=site_ring.ring.num_at_once,
     )
 
 

@@ -4,9 +4,11 @@ Inside a place the GPUs' own cards reduce and gather; between places one copy pe
 rate that cards, links less the messages' reserve, and the stated transport allow. No time of the plan is read.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from models.cluster import Pool
@@ -30,7 +32,8 @@ SAME_FILL = 1e-6  # relative: edges that are full for as long set the pace toget
 @dataclass(frozen=True)
 class OnRing:
     """An exchange on its ring: bytes of every step, time and what of it passes without bytes, the edges that set the
-    pace, and the part of every edge, less the messages' reserve, that is full of it meanwhile.
+    pace, and the part of every edge, less the messages' reserve, that is full of it meanwhile. One that is slowed down
+    for others waits beside its bytes, so that no time passes without these.
     """
 
     sent_bytes: float
@@ -39,6 +42,16 @@ class OnRing:
     load: Mapping[int, float]
     bottlenecks: frozenset[int]
     shares: Mapping[int, float]
+
+    is_slowed: bool = False
+
+    def slowed(self, num_at_once: int) -> OnRing:
+        """Sent so slowly that its fullest edge has room for so many; as it is where that has room for more."""
+        factor = max(self.shares.values()) * num_at_once
+        if factor <= 1.0:
+            return self
+        shares = {edge: share / factor for edge, share in self.shares.items()}
+        return replace(self, shared_s=self.shared_s * factor, delay_s=0.0, shares=shares, is_slowed=True)
 
     @property
     def edge_bytes_per_s(self) -> dict[int, float]:
@@ -156,7 +169,7 @@ class ExchangeWays:
             filled = wire_efficiency(option, wire)
             efficiency |= {edge: min(efficiency[edge], filled) for edge in edges}
         shared_s = slowest_s + num_steps * delay_s
-        return OnRing(
+        found = OnRing(
             sent_bytes=sent,
             shared_s=shared_s,
             delay_s=num_steps * delay_s,
@@ -164,6 +177,7 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
             shares={edge: min(1.0, time / efficiency[edge] / shared_s) for edge, time in fill.items()},
         )
+        return found.slowed(ring.num_at_once) if ring.num_at_once > 1 and found.bottlenecks else found
 
 
 def _senders(ways: ExchangeWays, stage: int) -> list[tuple[Pool, int]]:

@@ -51,6 +51,8 @@ def _faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
 
 def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
     """Where its transports are not those of the narrowest step of every kind of path, or not on offer there."""
+    if ring.num_at_once > 1 and not any(case.exchanging.on_ring(stage).is_slowed for stage in ring.stages):
+        yield f"slows down no exchange for {ring.num_at_once} at once"
     paths = {kind.narrowest: kind.path for kind in case.exchanging.alike(ring.steps)}
     stated = [(one.from_place, one.to_place) for one in ring.transports]
     if sorted(stated) != sorted(paths):
