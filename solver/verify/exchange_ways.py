@@ -42,13 +42,12 @@ class OnRing:
     load: Mapping[int, float]
     bottlenecks: frozenset[int]
     shares: Mapping[int, float]
-
     is_slowed: bool = False
 
     def slowed(self, num_at_once: int) -> OnRing:
-        """Sent so slowly that its fullest edge has room for so many; as it is where that has room for more."""
+        """Sent so slowly that its fullest edge has room for so many; as it is where it has, or cards pace it."""
         factor = max(self.shares.values()) * num_at_once
-        if factor <= 1.0:
+        if num_at_once == 1 or not self.bottlenecks or factor <= 1.0:
             return self
         shares = {edge: share / factor for edge, share in self.shares.items()}
         return replace(self, shared_s=self.shared_s * factor, delay_s=0.0, shares=shares, is_slowed=True)
@@ -177,7 +176,7 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
             shares={edge: min(1.0, time / efficiency[edge] / shared_s) for edge, time in fill.items()},
         )
-        return found.slowed(ring.num_at_once) if ring.num_at_once > 1 and found.bottlenecks else found
+        return found.slowed(ring.num_at_once)
 
 
 def _senders(ways: ExchangeWays, stage: int) -> list[tuple[Pool, int]]:

@@ -50,9 +50,9 @@ def _faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
 
 
 def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
-    """Where its transports are not those of the narrowest step of every kind of path, or not on offer there."""
-    if ring.num_at_once > 1 and not any(case.exchanging.on_ring(stage).is_slowed for stage in ring.stages):
-        yield f"slows down no exchange for {ring.num_at_once} at once"
+    """Where its transports are not those of the narrowest step of every kind of path, or not on offer there, or none of
+    its exchanges is slowed down for others as it states.
+    """
     paths = {kind.narrowest: kind.path for kind in case.exchanging.alike(ring.steps)}
     stated = [(one.from_place, one.to_place) for one in ring.transports]
     if sorted(stated) != sorted(paths):
@@ -65,6 +65,8 @@ def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
                 yield f"{one.connection.num_connections} connections, stage {stage} has {fewest * case.gpus_per_group}"
     for one in ring.transports:
         yield from unoffered(paths[one.from_place, one.to_place], one.connection)
+    if ring.num_at_once > 1 and not any(case.exchanging.on_ring(stage).is_slowed for stage in ring.stages):
+        yield f"slows down no exchange for {ring.num_at_once} at once"
 
 
 def exchange_times(case: Case) -> Iterator[Finding]:
