@@ -47,10 +47,7 @@ class PartitionPipelines:
 
     @classmethod
     def of(
-        cls,
-        context: Context,
-        configurations: Sequence[Configuration],
-        gpus: Sequence[Kind] | None = None,
+        cls, context: Context, configurations: Sequence[Configuration], gpus: Sequence[Kind] | None = None
     ) -> PartitionPipelines:
         """The pipelines of configurations that are alike, on all GPU types of the cluster unless some are given."""
         if gpus is None:

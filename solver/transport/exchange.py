@@ -279,7 +279,7 @@ def _site_ring(senders: _Senders, ring: Ring, sent_bytes: float, capacity: Float
         chosen.append(found)
     shared_s = slowest_s + num_steps * delay_s
     at_full_rate = InterSiteRing(
-        ring=replace(ring, num_at_once=1),
+        ring=ring if ring.num_at_once == 1 else replace(ring, num_at_once=1),  # the same one knows its load already
         sent_bytes=sent_bytes,
         wire_s=wire_s,
         shared_s=shared_s,
