@@ -61,13 +61,18 @@ class LeavingMessages:
         return start, 4.0 * columns.dp.astype(np.float64)
 
     @cached_property
+    def whole(self) -> IntArray:
+        """Ranks that each group holds with all their replicas."""
+        return np.asarray(np.minimum(self.held // self.columns.dp[:, None], self.columns.pp[:, None]))
+
+    @cached_property
     def most_whole(self) -> IntArray:
         """Most ranks that lie whole in one group, and none in another one.
 
         Of two groups each of the other ranks has those replicas that share every place there, too: W d + (p - W) e.
         """
         pp, dp, together = (one[:, None] for one in (self.columns.pp, self.columns.dp, self._together))
-        whole = np.minimum(self.held // dp, pp)
+        whole = self.whole
         if len(self.rate_g) == 2:
             beside = (self.held - pp * together) // np.maximum(dp - together, 1)
             whole = np.where(self.held >= pp * dp, whole, np.clip(beside, 0, np.where(dp > together, whole, 0)))

@@ -205,7 +205,7 @@ class _Cases:
         """No rank whole, and then some in h groups."""
         columns, some, held = self.columns, self.leaving.columns, self.leaving.held
         yield from self._none_whole(jointly=jointly)
-        by_group = np.minimum(held // some.dp[:, None], some.pp[:, None])
+        by_group = self.leaving.whole
         whole, most = np.cumsum(-np.sort(-by_group, axis=1), axis=1), int(columns.pp.max(initial=1))
         for h in range(1, min(held.shape[1], most) + 1):
             retained = np.minimum(whole[:, h - 1], some.pp) if h > 1 else self.leaving.most_whole
@@ -342,7 +342,7 @@ class _Cases:
         usual = np.floor(np.divide(left, per_usual, out=np.full_like(left, np.inf), where=per_usual > 0))
         usual = np.where(self.columns.dp > 1, np.minimum(usual, share.num_usual), 0.0)
         in_row = np.where(self.columns.dp > 1, share.longest_others + share.per_usual * usual, 0.0)
-        whole = (self.leaving.held // self.leaving.columns.dp[:, None]).max(axis=1)[self.row_of]
+        whole = self.leaving.whole.max(axis=1)[self.row_of]
         ways_s = share.ways_s(whole, SplitLayers(usual, in_row, share.longest_others))
         each_way = self._sent_bytes * self.columns.vpp * self.columns.dp
         queued_s = each_way * (1.0 / or_unlinked(self.cut.rate_g[0]) + 1.0 / or_unlinked(self.cut.rate_g[1])) / 2.0
