@@ -72,12 +72,12 @@ class InterSiteRing:
     steps: tuple[StepChoice, ...]
 
     def slower(self, num_at_once: int) -> InterSiteRing:
-        """Sent as slowly as it takes for so many to have room on links; as it is where more have, or cards pace it.
+        """Sent as slowly as it takes for so many to have room on links; as it is where so many have.
 
         What distance delays is then part of that time.
         """
         factor = max(self.shares.values(), default=0.0) * num_at_once
-        if not self.bottlenecks or num_at_once == 1 or factor <= 1.0:
+        if num_at_once == 1 or factor <= 1.0:
             return self
         return replace(
             self,

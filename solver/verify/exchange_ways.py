@@ -45,9 +45,9 @@ class OnRing:
     is_slowed: bool = False
 
     def slowed(self, num_at_once: int) -> OnRing:
-        """Sent so slowly that its fullest edge has room for so many; as it is where it has, or cards pace it."""
+        """Sent so slowly that its fullest edge has room for so many; as it is where it has."""
         factor = max(self.shares.values()) * num_at_once
-        if num_at_once == 1 or not self.bottlenecks or factor <= 1.0:
+        if num_at_once == 1 or factor <= 1.0:
             return self
         shares = {edge: share / factor for edge, share in self.shares.items()}
         return replace(self, shared_s=self.shared_s * factor, delay_s=0.0, shares=shares, is_slowed=True)

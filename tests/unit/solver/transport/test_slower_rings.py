@@ -45,8 +45,12 @@ def test_exchanges_that_would_follow_each_other_are_sent_at_once(share: float, n
         assert chosen == costs
 
 
-def test_one_that_is_slower_sends_the_same_bytes_at_the_part_of_the_link_that_is_left_to_it() -> None:
-    whole = cost(0.8)
+@pytest.mark.parametrize("bottlenecks", [frozenset({0}), frozenset()], ids=["links", "cards"])
+def test_one_that_is_slower_sends_the_same_bytes_at_the_part_of_the_link_that_is_left_to_it(
+    bottlenecks: frozenset[int],
+) -> None:
+    """Whether links or the cards of its rank pace it when it is alone."""
+    whole = cost(0.8, bottlenecks=bottlenecks)
     slower = whole.slower(3)
     assert slower.shared_s == pytest.approx(3 * 0.8)
     assert max(slower.shares.values()) == pytest.approx(1.0 / 3.0)
@@ -57,8 +61,8 @@ def test_one_that_is_slower_sends_the_same_bytes_at_the_part_of_the_link_that_is
     assert slower.site_ring.reached * slower.shared_s == pytest.approx(slower.site_ring.wire_s)
 
 
-def test_what_has_room_beside_it_or_waits_for_cards_is_not_slowed_down() -> None:
-    for one, number in ((cost(0.3), 3), (cost(0.8), 1), (cost(0.8, bottlenecks=frozenset()), 2)):
+def test_what_has_room_beside_it_is_not_slowed_down() -> None:
+    for one, number in ((cost(0.3), 3), (cost(0.8), 1)):
         assert one.slower(number) is one
     inside = ExchangeCost(0.0, 1.0, 0.0, {})
     assert inside.slower(2) is inside
