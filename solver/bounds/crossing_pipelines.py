@@ -190,26 +190,28 @@ class CrossingPipelines:
         return float(bounds_s[order[last]]) if last < len(types) else float("inf")
 
     def _exchanges_end_s(self, spanning: SplitRanks) -> float:
-        """End of the exchanges of so many ranks on all links: of all their stages, of all but one of each rank, ..."""
-        columns, link, ready_s = columns_of_all(self.configurations), spanning.link, self.ready_s
-        sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job).min(axis=1)
-        number = np.arange(len(ready_s), 0, -1)[:, None] * spanning.num_ranks.min()
-        ends_s = link.end_s(number * sent * spanning.capacity_per_byte, spanning.messages_s, ready_s[:, None])
+        """End of the exchanges of so many ranks on all links, of which none begins before its gradients are ready."""
+        columns, link, ready = columns_of_all(self.configurations), spanning.link, self.ready
+        sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job)
+        parts = list(ready.last_exchanges(sent, int(spanning.num_ranks.min())))
+        begin_s, num_bytes = (np.concatenate(one) for one in zip(*parts, strict=True))
+        ends_s = link.end_s(num_bytes * spanning.capacity_per_byte, spanning.messages_s, begin_s[:, None])
         return float(ends_s.max(axis=0).min()) + self.relaxed.update_s
 
     @cached_property
-    def ready_s(self) -> FloatArray:
-        """No earlier (seconds) can one stage of some rank exchange, two stages of one, and so on up to all of one."""
+    def ready(self) -> ReadyExchanges:
+        """When exchanges can begin at the earliest; never where memory holds no micro-batch."""
         relaxed, shape = self.relaxed, self.relaxed.shape
         if shape is None:
-            return np.full(1, np.inf)
+            num_stages, num_ranks = len(relaxed.overlap_s), self.configurations[0].degrees.pp
+            return ReadyExchanges(np.full(num_stages, np.inf), np.full((num_ranks, num_stages // num_ranks), np.inf))
         charge_pipeline_bounds(self.clock, shape.num_operations, LAST_ENDS)
         stage_s, rank_s = last_ends(shape)
         by_rank = [shape.rank_of_s == rank for rank in range(shape.num_ranks)]
         begin_rc = np.stack([np.sort((stage_s - relaxed.overlap_s)[own]) for own in by_rank])
         last_s = rank_s - np.array([relaxed.overlap_s[own].max() for own in by_rank])
         begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
-        return np.asarray(np.maximum(begin_rc, 0.0).min(axis=0))
+        return ReadyExchanges(np.maximum(stage_s - relaxed.overlap_s, 0.0), np.maximum(begin_rc, 0.0))
 
     def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink, low_s: float) -> float:
         """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
@@ -227,6 +229,29 @@ class CrossingPipelines:
     def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
         charge_pipeline_bounds(self.clock, shape.num_operations)
         return self.relaxed.bound_s(shape, enough_s)
+
+
+@dataclass(frozen=True)
+class ReadyExchanges:
+    """No earlier (seconds) can each stage exchange (`stage_s`), nor so many stages of a rank (ranks x chunks)."""
+
+    stage_s: FloatArray
+    rank_rc: FloatArray
+
+    def last_exchanges(self, sent: FloatArray, num_ranks: int) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Times, and the bytes of exchanges that so many ranks begin no earlier (times x configurations).
+
+        `sent` are those of each stage (configurations x stages). The ranks may be any, if they are not all.
+        """
+        ranks, chunks = self.rank_rc.shape
+        number = np.arange(chunks, 0, -1)[:, None] * num_ranks
+        yield self.rank_rc.min(axis=0), number * sent.min(axis=1)  # all stages of each rank, all but one, ...
+        count = num_ranks * chunks
+        fewest = np.cumsum(np.sort(sent, axis=1)[:, :count], axis=1)
+        yield np.sort(self.rank_rc, axis=None)[:count], fewest[:, ::-1].T  # all but the first j of any ranks
+        if num_ranks == ranks:
+            order = np.argsort(self.stage_s, kind="stable")
+            yield self.stage_s[order], np.cumsum(sent[:, order[::-1]], axis=1)[:, ::-1].T
 
 
 @dataclass(frozen=True)
