@@ -24,13 +24,14 @@ from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
 from solver.bounds.least_hops import MessageDelays, crossings_of
 from solver.bounds.message_queues import MessageQueues
 from solver.bounds.network_cut import CutCase
+from solver.bounds.ready_exchanges import ReadyExchanges
 from solver.bounds.work import even_cases
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
-from solver.pipeline.bounds import SharedLinks, last_ends, makespan_bound, shared_links_bound
+from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 MOST_WAYS = 66  # to cross, of which each has a pipeline of its own; of more the least delays count
@@ -60,6 +61,20 @@ class PipelineRelaxation:
         if shape is None:
             return float("inf")
         return max(makespan_bound(shape, enough_s - self.update_s), self.exchanges_s) + self.update_s
+
+    @cached_property
+    def ready(self) -> ReadyExchanges:
+        """When exchanges can begin at the earliest; never where memory holds no micro-batch."""
+        if self.shape is None:
+            return ReadyExchanges.never(self.cards_s)
+        return ReadyExchanges.of(self.shape, self.overlap_s)
+
+    def on_cards_s(self, clock: Clock) -> float:
+        """The bound of the exchanges of each rank, one after another on its cards."""
+        if self.shape is None or not self.cards_s.any():
+            return 0.0
+        charge_pipeline_bounds(clock, self.shape.num_operations, LAST_ENDS)
+        return self.ready.on_cards_s(self.shape, self.cards_s) + self.update_s
 
 
 @dataclass(frozen=True)
@@ -191,27 +206,14 @@ class CrossingPipelines:
 
     def _exchanges_end_s(self, spanning: SplitRanks) -> float:
         """End of the exchanges of so many ranks on all links, of which none begins before its gradients are ready."""
-        columns, link, ready = columns_of_all(self.configurations), spanning.link, self.ready
+        columns, link, ready = columns_of_all(self.configurations), spanning.link, self.relaxed.ready
         sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job)
-        parts = list(ready.last_exchanges(sent, int(spanning.num_ranks.min())))
-        begin_s, num_bytes = (np.concatenate(one) for one in zip(*parts, strict=True))
-        ends_s = link.end_s(num_bytes * spanning.capacity_per_byte, spanning.messages_s, begin_s[:, None])
-        return float(ends_s.max(axis=0).min()) + self.relaxed.update_s
-
-    @cached_property
-    def ready(self) -> ReadyExchanges:
-        """When exchanges can begin at the earliest; never where memory holds no micro-batch."""
-        relaxed, shape = self.relaxed, self.relaxed.shape
-        if shape is None:
-            num_stages, num_ranks = len(relaxed.overlap_s), self.configurations[0].degrees.pp
-            return ReadyExchanges(np.full(num_stages, np.inf), np.full((num_ranks, num_stages // num_ranks), np.inf))
-        charge_pipeline_bounds(self.clock, shape.num_operations, LAST_ENDS)
-        stage_s, rank_s = last_ends(shape)
-        by_rank = [shape.rank_of_s == rank for rank in range(shape.num_ranks)]
-        begin_rc = np.stack([np.sort((stage_s - relaxed.overlap_s)[own]) for own in by_rank])
-        last_s = rank_s - np.array([relaxed.overlap_s[own].max() for own in by_rank])
-        begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
-        return ReadyExchanges(np.maximum(stage_s - relaxed.overlap_s, 0.0), np.maximum(begin_rc, 0.0))
+        num_ranks, ends_s = int(spanning.num_ranks.min()), np.zeros(len(columns))
+        for last, capacity in ((ready.last_of_each, spanning.capacity_per_byte), (ready.last_of_any, 1.0)):
+            begin_s, num_bytes = last(sent, num_ranks)
+            end_s = link.end_s(num_bytes * capacity, spanning.messages_s, begin_s[:, None])
+            ends_s = np.maximum(ends_s, end_s.max(axis=0))
+        return float(ends_s.min()) + self.relaxed.update_s
 
     def _least_spanning_s(self, shape: PipelineShape, link: ExchangeLink, low_s: float) -> float:
         """The least bound over the ranks that may be the one, of which all stages exchange between groups."""
@@ -229,29 +231,6 @@ class CrossingPipelines:
     def _bound_s(self, shape: PipelineShape, enough_s: float) -> float:
         charge_pipeline_bounds(self.clock, shape.num_operations)
         return self.relaxed.bound_s(shape, enough_s)
-
-
-@dataclass(frozen=True)
-class ReadyExchanges:
-    """No earlier (seconds) can each stage exchange (`stage_s`), nor so many stages of a rank (ranks x chunks)."""
-
-    stage_s: FloatArray
-    rank_rc: FloatArray
-
-    def last_exchanges(self, sent: FloatArray, num_ranks: int) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Times, and the bytes of exchanges that so many ranks begin no earlier (times x configurations).
-
-        `sent` are those of each stage (configurations x stages). The ranks may be any, if they are not all.
-        """
-        ranks, chunks = self.rank_rc.shape
-        number = np.arange(chunks, 0, -1)[:, None] * num_ranks
-        yield self.rank_rc.min(axis=0), number * sent.min(axis=1)  # all stages of each rank, all but one, ...
-        count = num_ranks * chunks
-        fewest = np.cumsum(np.sort(sent, axis=1)[:, :count], axis=1)
-        yield np.sort(self.rank_rc, axis=None)[:count], fewest[:, ::-1].T  # all but the first j of any ranks
-        if num_ranks == ranks:
-            order = np.argsort(self.stage_s, kind="stable")
-            yield self.stage_s[order], np.cumsum(sent[:, order[::-1]], axis=1)[:, ::-1].T
 
 
 @dataclass(frozen=True)

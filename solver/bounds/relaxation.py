@@ -62,6 +62,8 @@ def refined_bound_s(
     priced = _Priced.of(context, configurations)
     relaxed = _relaxed(context, configuration, priced)
     bound_s = relaxed.bound_s()
+    if bound_s < high_s:
+        bound_s = max(bound_s, relaxed.on_cards_s(clock))
     costs = priced.costs
     if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
         bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))

@@ -152,11 +152,12 @@ def link_of(num_rows: int, rate: float) -> ExchangeLink:
 
 
 @pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
-@pytest.mark.parametrize(("number", "messages_s"), [(1, 0.0), (2, 0.0), (2, 0.3), (3, 0.05)])
+@pytest.mark.parametrize(("most", "messages_s"), [(1, 0.0), (2, 0.0), (2, 0.3), (3, 0.05), (6, 0.0), (6, 0.2)])
 def test_ranks_that_span_groups_share_the_links_with_messages(
-    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, number: int, messages_s: float
+    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, most: int, messages_s: float
 ) -> None:
     """Whichever ranks they are, in whichever schedule: their exchanges follow each other on what messages leave."""
+    number = min(most, pp)
     pipelines = pipelines_of(monkeypatch, family, vpp, pp)
     relaxed, shape = pipelines.relaxed, pipelines.relaxed.shape
     assert shape is not None
@@ -172,8 +173,26 @@ def test_ranks_that_span_groups_share_the_links_with_messages(
             own = np.isin(shape.rank_of_s, ranks)
             least_s = min(least_s, end_beside_messages(ready_s[own], sent.min(axis=0)[own] / 1e10, messages_s))
     assert bound_s - relaxed.update_s <= least_s * (1.0 + 1e-9)
-    if number == 1 and vpp == 1:
-        assert bound_s > 0.5 * least_s
+    if number in (1, pp) and vpp == 1:
+        assert bound_s > (0.5 if number == 1 else 0.9) * least_s
+
+
+@pytest.mark.parametrize(("family", "vpp", "pp"), LAYOUTS)
+@pytest.mark.parametrize("cards_s", [1e-3, 1e-2, 1e-1])
+def test_exchanges_of_a_rank_follow_each_other_on_its_cards(
+    monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, cards_s: float
+) -> None:
+    """In whichever schedule, each after its own gradients; of one stage a rank it is no less than the pipeline's."""
+    relaxed = pipelines_of(monkeypatch, family, vpp, pp).relaxed
+    assert relaxed.shape is not None
+    lengths_s = cards_s * np.random.default_rng(7).uniform(0.5, 2.0, size=pp * vpp)
+    least_s, shape = float("inf"), relaxed.shape
+    for schedule in candidates(shape, "makespan"):
+        ready_s = np.maximum(last_of_stages(shape, replay_shape(shape, schedule.order)) - relaxed.overlap_s, 0.0)
+        of_ranks = (shape.rank_of_s == rank for rank in range(pp))
+        least_s = min(least_s, max(end_beside_messages(ready_s[own], lengths_s[own], 0.0) for own in of_ranks))
+    bound_s = replace(relaxed, cards_s=lengths_s).on_cards_s(lambda: 0.0)
+    assert 0.7 * least_s < bound_s - relaxed.update_s <= least_s * (1.0 + 1e-9)
 
 
 def end_beside_messages(ready_s: FloatArray, lengths_s: FloatArray, messages_s: float) -> float:
