@@ -16,9 +16,9 @@ from models.plan import LayerSplit, Sharding
 from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
-from models.workload import Recompute
+from models.workload import Recompute, Workload
 from solver.arrays import BoolArray, IntArray
-from solver.configurations.nearness import best_type, fits_as_near, fits_uncrossed, ranks_by_type
+from solver.configurations.nearness import best_type, fits_as_near, fits_uncrossed, ranks_by_type, strength_of
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.paths import islands
@@ -371,14 +371,16 @@ def types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
     """Some pipeline may have ranks on GPUs of different speed or memory."""
     buildings = buildings_of(request.cluster)
     apart = not request.constraints.pipeline_may_cross_buildings
-    kinds: dict[str, set[tuple[float, float]]] = {}
+    kinds: dict[str, set[tuple[object, ...]]] = {}
     for pool in pools:
-        kinds.setdefault(buildings[pool.place] if apart else "", set()).add(_strength(pool.gpu))
+        kinds.setdefault(buildings[pool.place] if apart else "", set()).add(_kind(request.workload, pool.gpu))
     return any(len(one) > 1 for one in kinds.values())
 
 
-def _strength(gpu: GpuType) -> tuple[float, float]:
-    return gpu.bf16_flops_per_s, gpu.memory_bytes
+def _kind(workload: Workload, gpu: GpuType) -> tuple[object, ...]:
+    """What times and memory on a type follow from; those of one kind may have been measured apart."""
+    measured = gpu.name if workload.layer_profiles else ""
+    return (*strength_of(workload, gpu), gpu.num_multiprocessors or 0, measured)
 
 
 def _crossed(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.cluster import Cluster, Pool
+from models.cluster import Cluster, GpuType, Pool
 from models.workload import Workload
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.distinct import distinct_rows
@@ -17,21 +17,24 @@ from solver.placement.capacity_groups import groups_by_row
 PLACED_BY = ("tp", "cp", "dp", "pp")  # what says how many stage groups there are, and where they fit
 
 
+def strength_of(workload: Workload, gpu: GpuType) -> tuple[float, ...]:
+    """What a GPU type has for a job, of each the more the better: its peaks, memory, rates and scale-up domain."""
+    return (
+        peak_flops_per_s(gpu, workload.precision),
+        gpu.bf16_flops_per_s,
+        gpu.memory_bytes,
+        gpu.memory_bytes_per_s,
+        gpu.scale_up_bytes_per_s,
+        float(gpu.scale_up_domain_gpus),
+        float(not gpu.scale_up_full_mesh),
+    )
+
+
 def best_type(workload: Workload, pools: Sequence[Pool]) -> str | None:
-    """Name of the GPU type whose pools are no worse than those of any other in peak at the job's precision, memory and
-    all rates; None where there is no such type, or where layers are measured, whatever the types state.
+    """Name of the GPU type whose pools are no worse than those of any other in their types' strength and their network
+    cards; None where there is no such type, or where layers are measured, whatever the types state.
     """
-    figures = [
-        (
-            peak_flops_per_s(pool.gpu, workload.precision),
-            pool.gpu.memory_bytes,
-            pool.gpu.memory_bytes_per_s,
-            pool.gpu.scale_up_bytes_per_s,
-            float(pool.gpu.scale_up_domain_gpus),
-            pool.nic_bytes_per_s_per_gpu,
-        )
-        for pool in pools
-    ]
+    figures = [(*strength_of(workload, pool.gpu), pool.nic_bytes_per_s_per_gpu) for pool in pools]
     name = pools[figures.index(max(figures))].gpu.name
     own = [one for one, pool in zip(figures, pools, strict=True) if pool.gpu.name == name]
     others = [one for one, pool in zip(figures, pools, strict=True) if pool.gpu.name != name]

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from models.cluster import GpuType
 from models.request import choices_of
+from solver.cost.compute import peak_flops_per_s
 from solver.network.places import usable_gpus, usable_pools
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.frameworks import unsupported_schedules
@@ -71,7 +73,7 @@ def layer_split(case: Case) -> Iterator[Finding]:
             "every pipeline rank is on one GPU type",
         )
     if used.layer_split == "by_gpu_type":
-        kinds = {(pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes) for pool in usable_pools(case.request)}
+        kinds = {_kind(case, pool.gpu) for pool in usable_pools(case.request)}
         if used.degrees.pp == 1 or len(kinds) == 1:
             yield Finding("layer_split", f"by_gpu_type, but pp is {used.degrees.pp} on {len(kinds)} kinds of GPU")
         types: dict[int, set[str]] = {}
@@ -80,6 +82,19 @@ def layer_split(case: Case) -> Iterator[Finding]:
         for rank, names in types.items():
             if len(names) > 1:
                 yield Finding("layer_split", f"by_gpu_type, but rank {rank} is on {' and '.join(sorted(names))}")
+
+
+def _kind(case: Case, gpu: GpuType) -> tuple[object, ...]:
+    """What times and memory on a GPU type follow from; measured layers go by its name."""
+    return (
+        gpu.name if case.request.workload.layer_profiles else "",
+        peak_flops_per_s(gpu, case.request.workload.precision),
+        gpu.bf16_flops_per_s,
+        gpu.memory_bytes,
+        gpu.memory_bytes_per_s,
+        (gpu.scale_up_bytes_per_s, gpu.scale_up_domain_gpus, gpu.scale_up_full_mesh),
+        gpu.num_multiprocessors or 0,
+    )
 
 
 def family_shape(case: Case) -> Iterator[Finding]:

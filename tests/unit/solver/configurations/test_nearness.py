@@ -154,6 +154,53 @@ def test_only_what_is_best_in_everything_leaves_layers_by_type_out(
     assert ((2, 1) in shared_out(one_building(job_changes, slow_changes, constraints))) == asked
 
 
+def two_alike(job_changes: Json, other: Json, **more: Any) -> PlanRequest:
+    """A host each of two types, in one building, that are alike but for this."""
+    document = request_of([(1, 1)], pp=[2], dp=[1], **more).model_dump(mode="json")
+    document["workload"] |= job_changes
+    pools = document["cluster"]["pools"]
+    fast = {**pools[1]["gpu"], "fp8_flops_per_s": 2e15}
+    pools[0]["gpu"], pools[1]["gpu"] = fast, {**fast, **other, "name": "other"}
+    return PlanRequest.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("job_changes", "other", "apart"),
+    [
+        ({"precision": "fp8"}, {"fp8_flops_per_s": 1e15}, True),
+        ({"precision": "fp8"}, {"bf16_flops_per_s": 2e14}, True),
+        ({"precision": "fp32"}, {"fp32_flops_per_s": 1e14}, True),
+        ({}, {"memory_bytes": 6e10}, True),
+        ({}, {"memory_bytes_per_s": 1e12}, True),
+        ({}, {"scale_up_bytes_per_s": 1e11}, True),
+        ({}, {"scale_up_full_mesh": True}, True),
+        ({}, {"num_multiprocessors": 20}, True),
+        ({"layer_profiles": [MEASURED]}, {}, True),
+        ({}, {}, False),
+        ({}, {"fp8_flops_per_s": 1e15, "fp32_flops_per_s": 1e14}, False),
+        ({}, {"usd_per_gpu_hour": 9.0, "best_gemm_fraction": 0.5, "board_power_w": 100.0}, False),
+    ],
+)
+def test_types_differ_in_whatever_their_times_and_memory_follow_from(
+    job_changes: Json, other: Json, *, apart: bool
+) -> None:
+    """Search and judge agree on it: a plan with layers by type is found where types differ, and nowhere else."""
+    request = two_alike(job_changes, other, layer_split=["by_gpu_type"])
+    assert bool(shared_out(request)) == apart
+    assert isinstance(plan(request, clock=work_clock()), Planned) == apart
+
+
+def test_types_alike_in_bf16_share_out_layers_by_their_fp8() -> None:
+    """An even split, the only one that was looked at, is slower by more than a tenth."""
+    times = {}
+    for split in ("even", "by_gpu_type"):
+        request = two_alike({"precision": "fp8"}, {"fp8_flops_per_s": 4e14}, layer_split=["even", split])
+        found = plan(request, clock=work_clock())
+        assert isinstance(found, Planned)
+        times[split] = found.plan.metrics.iteration_s
+    assert times["by_gpu_type"] < times["even"] * 0.9
+
+
 def inside_one(hosts: Hosts, pp: int, dp: int) -> Iterator[tuple[bool, bool]]:
     """Of every placement with a type for each rank, all in one building: whether it has slow ranks, and fast ones."""
     for types in itertools.product((0, 1), repeat=pp):
