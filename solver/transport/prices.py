@@ -1,7 +1,8 @@
 """What one more byte on a link costs in iteration time: the duals of the routing of everything a plan sends.
 
-The routing's duals are the prices where the plan's paths are as fast as the best (they are then dual to these paths as
-well); elsewhere the paths are taken as given, and their fullest edges share the price.
+The routing's duals are the prices where the plan's paths are as fast as the best and its bytes pay for all of their
+time (they are then dual to these paths as well); elsewhere the paths are taken as given, and their fullest edges share
+the price.
 """
 
 from collections import defaultdict
@@ -68,7 +69,7 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
     prices: Prices = {}
     for cause, phases, rates in (("pp", messages, free), ("dp", exchange_phases(context, traffic), left)):
         for phase in phases:
-            price_e = _phase_prices(context, phase, rates)
+            price_e = phase_prices(context, phase, rates)
             worth_e = price_e * rates  # seconds per second: per byte a thin edge's rounding looks dear
             for edge in np.flatnonzero(worth_e > NOISE * worth_e.max(initial=0.0)).tolist():
                 prices[edge, cause] = max(prices.get((edge, cause), 0.0), float(price_e[edge]))  # type: ignore[index, arg-type]
@@ -88,14 +89,16 @@ class PricedPhase:
     hidden_s: float = 0.0
 
 
-def _phase_prices(context: Context, priced: PricedPhase, capacity: FloatArray) -> FloatArray:
+def phase_prices(context: Context, priced: PricedPhase, capacity: FloatArray) -> FloatArray:
     """Weight times the duals of shipping the phase; nothing where all of it is hidden."""
     fill_e = priced.load_e / capacity
     time_s = float(fill_e.max(initial=0.0))
     if time_s <= priced.hidden_s or not priced.size_of:
         return np.zeros(len(capacity))
     best = route(context.topology, priced.size_of, capacity, direct=context.detours_matter)
-    if priced.hidden_s < best.time_s and time_s <= best.time_s * (1.0 + SAME_TIME) and best.price_e.any():
+    paid_s = float(best.price_e @ priced.load_e)  # less where the plan's paths go round and the best may not
+    is_best = time_s <= best.time_s * (1.0 + SAME_TIME) and paid_s >= time_s * (1.0 - SAME_TIME)
+    if priced.hidden_s < best.time_s and is_best:
         return priced.weight * best.price_e
     full = fill_e >= time_s * (1.0 - SAME_TIME)
     return np.where(full, priced.weight / (capacity * full.sum()), 0.0)
