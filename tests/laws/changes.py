@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from models.base import MOST_CAPACITY_BYTES
 from models.cluster import GpuType
 from models.plan import Configuration
 from models.request import PlanRequest
@@ -233,7 +234,28 @@ def more_memory(dice: Dice, document: Json) -> Json | None:
     name = dice.pick(own)["name"]
     for gpu in own:
         if gpu["name"] == name:
-            gpu["memory_bytes"] = min(gpu["memory_bytes"] * 2.0, 1e14)
+            gpu["memory_bytes"] = min(gpu["memory_bytes"] * 2.0, MOST_CAPACITY_BYTES)
+    return changed
+
+
+def a_byte_more(dice: Dice, document: Json) -> Json | None:
+    """Some pools of a cluster of one GPU type with a byte more on each GPU, which makes two types of it."""
+    return _with_a_twin(dice, document, more_bytes=1.0)
+
+
+def _with_a_twin(dice: Dice, document: Json, *, more_bytes: float) -> Json | None:
+    """Some pools on a type of another name; None where types differ already or layers are measured by their name.
+
+    Ranks with layers by GPU type are on one name each, so among several types two names would be less than one.
+    """
+    changed, read = copy.deepcopy(document), PlanRequest.model_validate(document)
+    gpu = read.cluster.pools[0].gpu
+    if len({pool.gpu.name for pool in read.cluster.pools}) > 1 or read.workload.layer_profiles:
+        return None
+    memory_bytes = min(gpu.memory_bytes + more_bytes, MOST_CAPACITY_BYTES)
+    twin = gpu.model_copy(update={"name": f"{gpu.name}-{FREE}", "memory_bytes": memory_bytes})
+    for pool in dice.some(changed["cluster"]["pools"]):
+        pool["gpu"] = twin.model_dump(mode="json", exclude_none=True)
     return changed
 
 
@@ -269,6 +291,7 @@ ADDITIONS: tuple[Change, ...] = (
     another_link,
     less_headroom,
     more_memory,
+    a_byte_more,
     nothing_forbidden,
 )
 
@@ -320,7 +343,12 @@ def unused_building(dice: Dice, document: Json) -> Json | None:
     return changed
 
 
-SAME: tuple[Change, ...] = (other_names, another_order, unused_building)
+def two_names_of_a_type(dice: Dice, document: Json) -> Json | None:
+    """Some pools of a cluster of one GPU type on one of another name, with the same figures."""
+    return _with_a_twin(dice, document, more_bytes=0.0)
+
+
+SAME: tuple[Change, ...] = (other_names, another_order, unused_building, two_names_of_a_type)
 
 
 def split_pool(dice: Dice, document: Json) -> Json | None:
