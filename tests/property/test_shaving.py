@@ -79,6 +79,19 @@ def test_shaving_refutes_what_propagation_leaves_open() -> None:
     assert windows.status == REFUTED
 
 
+def test_a_question_leaves_what_the_horizon_alone_has_narrowed() -> None:
+    """Windows only ever shrink, also where questions far above the bound cut nothing off."""
+    shape = quantise(shape_of(TIGHT_V), 0.125).shape
+    horizon, _ = least_open(state_space_of(shape), 0, 1_000, lambda: False, joint=joint_ranks_of(shape))
+    windows = shaved(shape, horizon + 100)
+    early, late = (starts.copy() for starts in windows.starts)
+    assert early.max() > 0
+    for _ in range(20):
+        windows.go_on(1)
+        assert (windows.starts[0] >= early).all()
+        assert (windows.starts[1] <= late).all()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_bound_of_a_search_rises_and_the_same_work_gives_the_same(workers: int) -> None:
     problem = TIGHT_V.model_copy(update={"options": TIGHT_V.options.model_copy(update={"workers": workers})})

@@ -229,7 +229,7 @@ def _new_state(state_space: StateSpace, horizon: int, given: Given) -> State:
         value[:size],
         value[size : 2 * size],
         value[2 * size :].reshape(order.shape),
-        np.full(length, -1, dtype=np.int64),
+        np.zeros(length, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
         np.zeros(NUMBERS, dtype=np.int64),

@@ -25,8 +25,8 @@ class State(NamedTuple):
     """`value`: earliest starts, latest starts, then least and most counts by (machine, pair, least or most, job).
 
     `est`, `lst` and `order` are views of it. The trail holds what was overwritten since each decision; `stamp` says at
-    which decision a place was saved last. A machine is dirty when a window of one of its jobs has changed. `weight`
-    grows with every refutation by a machine.
+    which decision a place was saved last: 0 before the first one, since nobody goes back behind it. A machine is dirty
+    when a window of one of its jobs has changed. `weight` grows with every refutation by a machine.
     """
 
     value: Ints
