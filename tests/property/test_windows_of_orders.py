@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.pipeline_cases import random_case, random_loop_case, random_v_case
 from models.schedule import PipelineProblem
-from solver.pipeline.exact.chains import ChainSpaces
+from solver.pipeline.exact.chains import ChainSpaces, exchanged
 from solver.pipeline.exact.columns import state_space_of
 from solver.pipeline.exact.decision import REACHED, REFUTED, FeasibilitySearch
 from solver.pipeline.exact.horizon_search import state_space_tick_s
@@ -98,3 +98,20 @@ def test_chains_allow_what_memory_allows(layout: str) -> None:
             x, y, z = (int(machines.most[rank, 0, 0]), 0, 0)
             if x < len(streams[0]):
                 assert peak_memory_bytes(shape, streams[0][: x + 1]) > shape.budget_r[rank]
+
+
+@pytest.mark.parametrize("layout", ["v", "loop"])
+def test_chains_with_neighbours_exchanged_are_made_from_those_before(layout: str) -> None:
+    shape = shape_of(CASES[layout](3, 5, 1, 1.0))
+    order = in_order(shape, greedy_order(shape, Policy()))
+    spaces = ChainSpaces(shape)
+    chains = spaces.chains(order, np.array([[0, 0], [1, 1], [2, 2]]))
+    others = [list(one) for one in chains]
+    for rank, chain in ((0, 0), (2, 1)):
+        jobs = chains[rank][chain]
+        apart = np.flatnonzero(jobs[1:] // shape.num_microbatches != jobs[:-1] // shape.num_microbatches)
+        others[rank][chain] = exchanged(jobs, int(apart[0]))
+    made = spaces.space(others, (chains, spaces.space(chains)))
+    anew = spaces.space(others)
+    assert np.array_equal(made.old, anew.old)
+    assert np.array_equal(made.state_space.machines.most, anew.state_space.machines.most)

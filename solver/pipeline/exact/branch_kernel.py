@@ -78,7 +78,7 @@ def backtrack(machines: Machines, waits: Waits, state: State, rows: Rows, decisi
     decisions.pair[depth, 5] = 0
     if depth < number[STALE]:
         number[STALE] = depth
-        mark_all_dirty(state)
+        mark_all_dirty(waits, state)
     decide(machines, waits, state, rows, decisions.pair[depth], decisions.pair[depth, 4] == 0)
     return True
 
@@ -97,7 +97,7 @@ def lower(machines: Machines, waits: Waits, state: State, rows: Rows, by: int) -
         if size <= state.trail_at[at] < 2 * size:
             state.trail_old[at] -= by
     number[STALE] = number[DEPTH]
-    mark_all_dirty(state)
+    mark_all_dirty(waits, state)
     number[FAILED] = 0 if propagate(machines, waits, state, rows, 1 << 60) else 1
 
 

@@ -75,8 +75,8 @@ class ChainSpaces:
             place[n + queue] = np.arange(len(queue))
         return [*ranks, *([jobs[np.argsort(place[jobs])] for jobs in group] for group in self._channels)]
 
-    def space(self, chains: list[list[Ints]]) -> NamedSpace:
-        """The state space in which every chain keeps its order."""
+    def space(self, chains: list[list[Ints]], like: tuple[list[list[Ints]], NamedSpace] | None = None) -> NamedSpace:
+        """The state space in which every chain keeps its order; `like`: other chains, mostly the same, with theirs."""
         filled = [[*one, *[np.zeros(0, dtype=np.int64)] * (STREAMS - len(one))] for one in chains]
         known = np.concatenate([jobs for one in filled for jobs in one])
         rest = np.setdiff1d(np.arange(self._num_jobs), known, assume_unique=True)
@@ -85,7 +85,13 @@ class ChainSpaces:
         first = (np.cumsum(length) - length.ravel()).reshape(length.shape)
         ranks = self._shape.num_ranks
         role = np.where(np.arange(len(filled)) < ranks, CHAINS, CHANNEL)
-        most = np.stack([self._most(rank, filled[rank]) for rank in range(ranks)])
+        if like is None:
+            most = np.stack([self._most(rank, filled[rank]) for rank in range(ranks)])
+        else:
+            most = like[1].state_space.machines.most.copy()
+            for rank in range(ranks):
+                if any(jobs is not other for jobs, other in zip(chains[rank], like[0][rank], strict=True)):
+                    most[rank] = self._most(rank, filled[rank])
         capacity = np.zeros((len(filled), 0), dtype=np.int64)
         machines = Machines(first, length, self._ticks[old], role, capacity, most)
         machine = np.full(self._num_jobs, -1, dtype=np.int64)

@@ -11,8 +11,8 @@ import numpy as np
 from solver.pipeline.exact.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
 from solver.pipeline.exact.columns import Machines, StateSpace
 from solver.pipeline.exact.joint_kernel import JointRanks, propagate_jointly
-from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, fill_rows
-from solver.pipeline.exact.window_kernel import NUMBERS, WORK, State, propagate
+from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, sizes_of
+from solver.pipeline.exact.window_kernel import FLAGS, NUMBERS, WORK, Flags, Groups, State, propagate
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import channel_messages
 
@@ -50,12 +50,12 @@ class FeasibilitySearch:
         self.horizon = horizon
         self._state_space = state_space
         given = _nothing(state_space.machines, horizon) if given is None else given
-        self._rows = _new_rows(state_space.machines, given.order)
+        self._rows, num_pairs = _new_rows(state_space.machines, given.order)
         self._state = _new_state(state_space, horizon, given)
         if weight is not None:
             self._state.weight[:] = weight
         self.first_weight = self._state.weight.copy()
-        depth = _num_pairs(state_space.machines, given.order) + 1
+        depth = num_pairs + 1  # every decision settles at least one
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
@@ -181,8 +181,7 @@ def least_open(
 def num_states(state_space: StateSpace) -> int:
     """States of all machines where nothing is decided: what one pass over all of them costs."""
     machines = state_space.machines
-    rows, free = _empty_rows(machines), _free_order(machines)
-    return sum(fill_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length)))
+    return int(sizes_of(machines, _free_order(machines), _empty_rows(machines))[0])
 
 
 def _queue(machines: Machines, k: int, order: Ints) -> Ints:
@@ -197,12 +196,6 @@ def _queue(machines: Machines, k: int, order: Ints) -> Ints:
     queue[place_y] = first[1] + y
     queue[z + x_before_z + y_before_z] = first[2] + z
     return queue
-
-
-def _num_pairs(machines: Machines, order: Ints) -> int:
-    """Open pairs of jobs of different streams: every decision settles at least one."""
-    known = np.arange(order.shape[3]) < machines.length[:, [1, 2, 2], None]
-    return int(((order[:, :, 1] - order[:, :, 0]) * known).sum())
 
 
 def _free_order(machines: Machines) -> Ints:
@@ -224,33 +217,45 @@ def _new_state(state_space: StateSpace, horizon: int, given: Given) -> State:
     size, num_machines = len(machines.ticks), len(machines.length)
     value = np.concatenate([given.early, np.minimum(given.late, horizon - waits.last), order.ravel()])
     length = len(value)
+    est_groups, dirty_est = _flags(len(state_space.waits.topo))
+    lst_groups, dirty_lst = _flags(len(state_space.waits.topo))
     return State(
         value,
         value[:size],
         value[size : 2 * size],
         value[2 * size :].reshape(order.shape),
         np.zeros(length, dtype=np.int64),
-        np.zeros(TRAIL * length, dtype=np.int64),
-        np.zeros(TRAIL * length, dtype=np.int64),
+        np.empty(TRAIL * length, dtype=np.int64),
+        np.empty(TRAIL * length, dtype=np.int64),
         np.zeros(NUMBERS, dtype=np.int64),
-        np.ones(size, dtype=np.uint8),
-        np.ones(size, dtype=np.uint8),
+        dirty_est,
+        dirty_lst,
         np.ones(num_machines, dtype=np.uint8),
         np.ones(num_machines),
+        est_groups,
+        lst_groups,
     )
+
+
+def _flags(count: int) -> tuple[Groups, Flags]:
+    """So many flags, all set, and what fills up their last group, not set: as groups, and each by itself."""
+    groups = np.zeros(-(-count // FLAGS), dtype=np.uint64)
+    flags = groups.view(np.uint8)
+    flags[:count] = 1
+    return groups, flags
 
 
 def _empty_rows(machines: Machines) -> Rows:
     """Scratch without capacity for states."""
     width = int(machines.length.max(initial=1))
-    table = np.zeros(((width + 1) ** 2, COLUMNS), dtype=np.int64)
+    table = np.empty(((width + 1) ** 2, COLUMNS), dtype=np.int64)
     columns = [np.zeros(width + 1, dtype=np.int64) for _ in range(5)]
     window, order = np.zeros((2, 3, width), dtype=np.int64), np.zeros((3, 2, width), dtype=np.int64)
     return Rows(table, columns[0], columns[1], columns[2], columns[3], columns[4], window, order)
 
 
-def _new_rows(machines: Machines, order: Ints) -> Rows:
-    """Scratch for passes over any of the machines with these pairs open."""
+def _new_rows(machines: Machines, order: Ints) -> tuple[Rows, int]:
+    """Scratch for passes over any of the machines with these pairs open, and how many these are."""
     rows = _empty_rows(machines)
-    most = max((fill_rows(machines, k, order[k], rows)[1] for k in range(len(machines.length))), default=1)
-    return rows._replace(reach=np.zeros(most, dtype=np.int64), leave=np.zeros(most, dtype=np.int64))
+    _, most, num_pairs = sizes_of(machines, order, rows)
+    return rows._replace(reach=np.empty(most, dtype=np.int64), leave=np.empty(most, dtype=np.int64)), num_pairs

@@ -38,6 +38,7 @@ FIRST_LENGTH, LEAST_LENGTH, MOST_LENGTH = 8.0, 3.0, 200.0  # of a window, in ope
 LONGER, SHORTER = 1.03, 0.93  # after an answer, and after none
 MOST_OPERATIONS = 20_000  # of a pipeline: beyond, an order takes longer to look over than a question
 BY_KIND_SHARE = 0.4  # of the questions about chains: F, B and W; else kinds and stages are put together by chance
+GROUPED = 8  # questions of an order with the same groups: to make groups takes as long as four questions
 EXCHANGED_SHARE, MOST_EXCHANGES = 0.3, 2  # of the questions about chains, with so many neighbours exchanged
 FADES, LEAST_WEIGHT = 0.03, 0.02  # what the last question counts of a way's weight, the share of those with orders
 MOST_IDLE = 0.6  # per operation: questions in a row without a better order, then comes the time for proofs
@@ -77,7 +78,8 @@ class TimedOrder:
 class Streams:
     """An incumbent by the machines of a state space: starts by machine, stream and number (`known`: there is a job).
 
-    `before[k, pair, x]`: jobs of the pair's first stream before the x-th of its second. `chains`: those of the space.
+    `before[k, pair, x]`: jobs of the pair's first stream before the x-th of its second. `rank`: that of a machine's
+    jobs on average. `chains`: those of the space.
     """
 
     named: NamedSpace
@@ -85,6 +87,7 @@ class Streams:
     known: Flags
     start: Floats
     before: Ints
+    rank: Floats
     chains: list[list[Ints]]
 
 
@@ -136,6 +139,8 @@ class WindowSearch:
         self._nodes, self._of_message = nodes_of(shape)
         self._messages = np.flatnonzero(self._of_message >= 0)
         self._graph = new_order(self._nodes)
+        self._streams: tuple[TimedOrder, Streams] | None = None  # of the last incumbent
+        self._num_drawn = 0
         self.idle = 0  # questions since the last better order
 
     def _rank_of(self, job: Ints) -> Ints:
@@ -163,10 +168,19 @@ class WindowSearch:
 
     def streams(self, incumbent: TimedOrder) -> Streams:
         """The incumbent in the state space of the shape, or in one of chains by chance."""
-        named, chains = self._alone, []
-        if self._spaces is not None:
+        last, self._num_drawn = self._streams, self._num_drawn + 1
+        if last is not None and last[0] is incumbent and (self._spaces is None or self._num_drawn % GROUPED != 0):
+            return last[1]
+        if self._spaces is None:
+            streams = self._streams_of(incumbent, self._alone, [])
+        else:
             chains = self._spaces.chains(incumbent.order, self._group())
-            named = self._spaces.space(chains)
+            streams = self._streams_of(incumbent, self._spaces.space(chains), chains)
+        self._streams = incumbent, streams
+        return streams
+
+    def _streams_of(self, incumbent: TimedOrder, named: NamedSpace, chains: list[list[Ints]]) -> Streams:
+        """The incumbent in a state space, that of these chains if any."""
         machines = named.state_space.machines
         number = np.arange(int(machines.length.max(initial=1)))
         known: Flags = number < machines.length[:, :, None]
@@ -174,7 +188,8 @@ class WindowSearch:
         start = np.where(known, incumbent.early[job], np.inf)
         places = np.where(known, incumbent.place[job], len(incumbent.place))
         before = (places[:, FIRST_STREAM, None, :] < places[:, SECOND_STREAM, :, None]).sum(axis=3)
-        return Streams(named, job, known, start, before, chains)
+        rank = (self._rank_of(job) * known).sum(axis=(1, 2)) / known.sum(axis=(1, 2))
+        return Streams(named, job, known, start, before, rank, chains)
 
     def _group(self) -> Ints:
         """The chain of every kind and chunk: its kind, or any by chance but that F alone go into the first."""
@@ -249,14 +264,14 @@ class WindowSearch:
             k, number, at = places[self._random.integers(len(places))]
             if chains[k][number][at] // m != chains[k][number][at + 1] // m:
                 chains[k][number] = exchanged(chains[k][number], at)
-        return replace(streams, named=self._spaces.space(chains))
+        return replace(streams, named=self._spaces.space(chains, (streams.chains, streams.named)))
 
     def _window(self, incumbent: TimedOrder, streams: Streams, way: WindowKind) -> tuple[Floats, Floats]:
         """Begin and end by machine, around a critical operation."""
         random, shape = self._random, self._shape
         time, rank = self._change(incumbent.value)
         length = way.length * float(shape.duration_ks.mean()) * random.uniform(0.5, 1.5)
-        of_machine = (self._rank_of(streams.job) * streams.known).sum(axis=(1, 2)) / streams.known.sum(axis=(1, 2))
+        of_machine = streams.rank
         begin = time - random.uniform() * length + way.slope * float(shape.duration_ks[0].mean()) * (of_machine - rank)
         count = min(max(2, round(way.share * shape.num_ranks)), shape.num_ranks)
         lowest = min(max(rank - int(random.integers(count)), 0), shape.num_ranks - count)

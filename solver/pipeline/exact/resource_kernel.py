@@ -63,6 +63,20 @@ def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int,
     return row, place
 
 
+@compiled
+def sizes_of(machines: Machines, order: Ints, rows: Rows) -> tuple[int, int, int]:
+    """States of all machines and of the largest one; open pairs of jobs of different streams on all of them."""
+    machines, order, rows = uncounted((machines, order, rows))
+    total, most, pairs = 0, 0, 0
+    for k in range(machines.length.shape[0]):
+        states = fill_rows(machines, k, order[k], rows)[1]
+        total, most = total + states, max(most, states)
+        for pair in range(3):
+            number = machines.length[k, 1 if pair == 0 else 2]
+            pairs += (order[k, pair, 1, :number] - order[k, pair, 0, :number]).sum()
+    return total, most, pairs
+
+
 @inlined
 def _fill_row(
     table: Ints,

@@ -17,7 +17,9 @@ from solver.pipeline.exact.resource_kernel import Rows, sweep
 from solver.pipeline.problem import Floats, Ints
 
 Flags: TypeAlias = NDArray[np.uint8]
+Groups: TypeAlias = NDArray[np.uint64]
 SIZE, SERIAL, WORK, DEPTH, NODES, FAILED, STALE, NUMBERS = 0, 1, 2, 3, 4, 5, 6, 7  # places in `State.number`
+FLAGS = 8  # bytes of a number of 64 bits: so many flags are looked at together, as hardly any is set
 LEAST_WORK = 200  # to look at a machine and at the waits after it
 
 
@@ -26,7 +28,8 @@ class State(NamedTuple):
 
     `est`, `lst` and `order` are views of it. The trail holds what was overwritten since each decision; `stamp` says at
     which decision a place was saved last: 0 before the first one, since nobody goes back behind it. A machine is dirty
-    when a window of one of its jobs has changed. `weight` grows with every refutation by a machine.
+    when a window of one of its jobs has changed. `weight` grows with every refutation by a machine. `est_groups`,
+    `lst_groups`: views of the dirty flags, eight as one number.
     """
 
     value: Ints
@@ -41,6 +44,8 @@ class State(NamedTuple):
     dirty_lst: Flags
     dirty_machine: Flags
     weight: Floats
+    est_groups: Groups
+    lst_groups: Groups
 
 
 @inlined
@@ -75,10 +80,10 @@ def undo(state: State, size: int) -> None:
 
 
 @compiled
-def mark_all_dirty(state: State) -> None:
+def mark_all_dirty(waits: Waits, state: State) -> None:
     """Nothing is taken to be as tight as it can be."""
-    state.dirty_est[:] = 1
-    state.dirty_lst[:] = 1
+    state.dirty_est[: waits.topo.size] = 1
+    state.dirty_lst[: waits.topo.size] = 1
     state.dirty_machine[:] = 1
 
 
@@ -115,18 +120,22 @@ def push_earliest(waits: Waits, state: State) -> bool:
     waits, state = uncounted((waits, state))
     est, lst, dirty, topo = state.est, state.lst, state.dirty_est, waits.topo
     out_at, out_to, out_lag = waits.out_at, waits.out_to, waits.out_lag
-    for here in range(topo.size):
-        if dirty[here] == 0:
+    groups = state.est_groups
+    for group in range(groups.size):
+        if groups[group] == 0:
             continue
-        dirty[here] = 0
-        job = topo[here]
-        for at in range(out_at[job], out_at[job + 1]):
-            target, time = out_to[at], est[job] + out_lag[at]
-            if time > est[target]:
-                if time > lst[target]:
-                    return False
-                put(state, target, time)
-                mark(waits, state, target, dirty)
+        for here in range(FLAGS * group, FLAGS * (group + 1)):
+            if dirty[here] == 0:
+                continue
+            dirty[here] = 0
+            job = topo[here]
+            for at in range(out_at[job], out_at[job + 1]):
+                target, time = out_to[at], est[job] + out_lag[at]
+                if time > est[target]:
+                    if time > lst[target]:
+                        return False
+                    put(state, target, time)
+                    mark(waits, state, target, dirty)
     return True
 
 
@@ -137,18 +146,22 @@ def push_latest(waits: Waits, state: State) -> bool:
     est, lst, dirty, topo = state.est, state.lst, state.dirty_lst, waits.topo
     in_at, in_from, in_lag = waits.in_at, waits.in_from, waits.in_lag
     size = est.size
-    for here in range(topo.size - 1, -1, -1):
-        if dirty[here] == 0:
+    groups = state.lst_groups
+    for group in range(groups.size - 1, -1, -1):
+        if groups[group] == 0:
             continue
-        dirty[here] = 0
-        job = topo[here]
-        for at in range(in_at[job], in_at[job + 1]):
-            source, time = in_from[at], lst[job] - in_lag[at]
-            if time < lst[source]:
-                if time < est[source]:
-                    return False
-                put(state, size + source, time)
-                mark(waits, state, source, dirty)
+        for here in range(FLAGS * group + FLAGS - 1, FLAGS * group - 1, -1):
+            if dirty[here] == 0:
+                continue
+            dirty[here] = 0
+            job = topo[here]
+            for at in range(in_at[job], in_at[job + 1]):
+                source, time = in_from[at], lst[job] - in_lag[at]
+                if time < lst[source]:
+                    if time < est[source]:
+                        return False
+                    put(state, size + source, time)
+                    mark(waits, state, source, dirty)
     return True
 
 
