@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,7 +71,10 @@ def test_better_orders_are_better_and_within_memory(layout: str, number: int) ->
     first = incumbent.value
     for _ in range(150):
         drawn = windows.drawn(incumbent)
-        found, _ = windows.asked(drawn)
+        before = replace(drawn.way)
+        found, _, answered = windows.asked(drawn)
+        assert drawn.way == before, "questions side by side change nothing for each other"
+        drawn.way.learn(found=found is not None, answered=answered)
         if found is not None:
             run = replay_shape(shape, found)
             assert run.makespan_s <= drawn.horizon

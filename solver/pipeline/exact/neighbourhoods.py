@@ -120,10 +120,12 @@ def improve_by_windows(search: PipelineSearch, seconds: float) -> None:
         while not stop() and windows.idle < most_idle:
             drawn = [windows.drawn(incumbent) for _ in range(search.num_threads)]
             answers = list(pool.map(windows.asked, drawn))
-            charge(search.clock, QUESTION_S + WORK_S * max(work for _, work in answers))
-            for order in (order for order, _ in answers if order is not None):
-                incumbent = windows.better(incumbent, order)
-                search.offer(incumbent.order, "windows")
+            charge(search.clock, QUESTION_S + WORK_S * max(work for _, work, _ in answers))
+            for one, (order, _, answered) in zip(drawn, answers, strict=True):
+                one.way.learn(found=order is not None, answered=answered)
+                if order is not None:
+                    incumbent = windows.better(incumbent, order)
+                    search.offer(incumbent.order, "windows")
 
 
 class WindowSearch:
@@ -294,13 +296,16 @@ class WindowSearch:
         job = node if node < n else self._messages[node - n]
         return float(self._graph.head[node]), int(self._rank_of(job))
 
-    def asked(self, drawn: Neighbourhood) -> tuple[PipelineOrder | None, int]:
-        """The best order that the question has met, if any, and its work; the way learns from it."""
+    def asked(self, drawn: Neighbourhood) -> tuple[PipelineOrder | None, int, bool]:
+        """The best order that the question has met, if any, its work, and whether it has an answer.
+
+        Questions are asked side by side, so nothing that the next ones depend on changes here.
+        """
         space = drawn.named.state_space
         question = FeasibilitySearch(space, drawn.horizon, rule=drawn.rule, given=drawn.given)
         queues = question.improve(QUESTION_WORK)
-        drawn.way.learn(found=queues is not None, answered=queues is not None or question.status != OPEN)
-        return None if queues is None else drawn.named.order(self._shape, queues), question.work
+        order = None if queues is None else drawn.named.order(self._shape, queues)
+        return order, question.work, order is not None or question.status != OPEN
 
 
 def opened(streams: Streams, begin: Times, end: Times) -> tuple[Ints, Flags]:
