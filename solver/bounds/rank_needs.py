@@ -32,7 +32,6 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
         "early": work - first_s + exposed + update,
         "early_back": work - first_s - last_s + update,
         "last": m * last_both + update,
-        "between": m * (both - forward + last_forward) + update,
         "first_chunk": first_chunk_s,
         "last_chunk": last_forward,
         "before_last": _before_last_s(rank),

@@ -121,7 +121,6 @@ def _needs(
         "late": m * (last + float(weights.sum())) + after,
         "through": total - late + update,
         "last": m * float(both[-1]) + update,
-        "between": m * last + update,
         "first_chunk": float(forward[0]),
         "last_chunk": float(forward[-1]),
         "before_last": float(forward[:-1].sum()),

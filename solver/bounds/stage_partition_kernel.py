@@ -18,7 +18,6 @@ NEEDS = (
     "late",
     "through",
     "last",
-    "between",
     "early",
     "early_back",
     "trips",
@@ -44,9 +43,9 @@ NEEDS = (
     "input_gradient",
     "small_chunk",
 )
-WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS = range(7, 15)
-CYCLES, AFTER_CYCLES, FIRST_SUM = range(15, 18)
+WORK, LATE, THROUGH, LAST, EARLY, EARLY_BACK = range(6)
+TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS = range(6, 14)
+CYCLES, AFTER_CYCLES, FIRST_SUM = range(14, 17)
 NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
 LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT, SMALL_CHUNK = range(7, NUM_NEEDED)
@@ -292,7 +291,6 @@ def rank_need_s(
     ahead_hops_s += behind_hops_s if folded else before_hops_s
     ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s + first_end_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
-    need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
     all_hops_s = problem.delays.turnaround_s + _all_ways_s(problem, whole_way_s, cycle_s)
     turnaround_s = before[GRADIENT_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[GRADIENT_AFTER]
     turnaround_s = max(known[FORWARD], turnaround_s) + all_hops_s
