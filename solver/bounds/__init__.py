@@ -24,7 +24,7 @@
 `lightest`: the least work on a rank or a stage of even pipelines, in columns. Needs stage prices.
 `connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.
 `least_hops`: messages that every pass pays, from rank to rank and between groups of GPUs. Needs the link graph.
-`ready_exchanges`: exchanges of a pipeline that wait for their own gradients, on cards and on links. Needs
+`release_times`: exchanges of a pipeline that wait for their own gradients, on cards and on links. Needs
   `pipeline.bounds`.
 `crossing_pipelines`: even pipelines with the messages of every way to lie over a cut, or with one rank that exchanges
   over it. Needs `network_cut`.

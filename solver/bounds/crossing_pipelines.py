@@ -24,7 +24,7 @@ from solver.bounds.gradient_exchange import ExchangeLink, SplitRanks
 from solver.bounds.least_hops import MessageDelays, crossings_of
 from solver.bounds.message_queues import MessageQueues
 from solver.bounds.network_cut import CutCase
-from solver.bounds.ready_exchanges import ReadyExchanges
+from solver.bounds.release_times import ReleaseTimes
 from solver.bounds.work import even_cases
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
@@ -63,18 +63,18 @@ class PipelineRelaxation:
         return max(makespan_bound(shape, enough_s - self.update_s), self.exchanges_s) + self.update_s
 
     @cached_property
-    def ready(self) -> ReadyExchanges:
+    def releases(self) -> ReleaseTimes:
         """When exchanges can begin at the earliest; never where memory holds no micro-batch."""
         if self.shape is None:
-            return ReadyExchanges.never(self.cards_s)
-        return ReadyExchanges.of(self.shape, self.overlap_s)
+            return ReleaseTimes.never(self.cards_s)
+        return ReleaseTimes.of(self.shape, self.overlap_s)
 
     def on_cards_s(self, clock: Clock) -> float:
         """The bound of the exchanges of each rank, one after another on its cards."""
         if self.shape is None or not self.cards_s.any():
             return 0.0
         charge_pipeline_bounds(clock, self.shape.num_operations, LAST_ENDS)
-        return self.ready.on_cards_s(self.shape, self.cards_s) + self.update_s
+        return self.releases.on_cards_s(self.shape, self.cards_s) + self.update_s
 
 
 @dataclass(frozen=True)
@@ -206,10 +206,10 @@ class CrossingPipelines:
 
     def _exchanges_end_s(self, spanning: SplitRanks) -> float:
         """End of the exchanges of so many ranks on all links, of which none begins before its gradients are ready."""
-        columns, link, ready = columns_of_all(self.configurations), spanning.link, self.relaxed.ready
+        columns, link, releases = columns_of_all(self.configurations), spanning.link, self.relaxed.releases
         sent = link.sent_bytes(self.parameters, self.expert_parameters, columns, self.context.job)
         num_ranks, ends_s = int(spanning.num_ranks.min()), np.zeros(len(columns))
-        for last, capacity in ((ready.last_of_each, spanning.capacity_per_byte), (ready.last_of_any, 1.0)):
+        for last, capacity in ((releases.last_of_each, spanning.capacity_per_byte), (releases.last_of_any, 1.0)):
             begin_s, num_bytes = last(sent, num_ranks)
             end_s = link.end_s(num_bytes * capacity, spanning.messages_s, begin_s[:, None])
             ends_s = np.maximum(ends_s, end_s.max(axis=0))

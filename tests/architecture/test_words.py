@@ -21,7 +21,7 @@ FIELD = set(
         distance efficiency estimate event gemm goal graph history hook init instance interval job layer
         level list loss memo memory minimum model neighbourhood node option order param path phase placement policy
         problem
-        programme protocol rate reservation routing scheduler segment server shape solution static steady
+        programme protocol rate release reservation routing scheduler segment server shape solution static steady
         stream sum synchronisation table tail technology tick timing topology traffic validation var window wire
         """,
     )

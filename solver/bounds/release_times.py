@@ -1,6 +1,6 @@
-"""When the exchanges of a pipeline can begin, and from then on follow each other on cards and on links.
+"""Release times of gradient exchanges: when each can begin, from where on they follow each other on cards and on links.
 
-Proof: docs/bounds.md, "Exchanges that wait for their gradients".
+Proof: docs/bounds.md, "Release times of exchanges".
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from solver.pipeline.problem import PipelineShape
 
 
 @dataclass(frozen=True)
-class ReadyExchanges:
-    """No earlier (seconds) can each stage exchange (`stage_s`), nor so many stages of a rank (ranks x chunks)."""
+class ReleaseTimes:
+    """No earlier (seconds) can each stage exchange (`stage_s`), nor 1, 2 ... stages of a rank (ranks x chunks)."""
 
     stage_s: FloatArray
     rank_rc: FloatArray
 
     @classmethod
-    def of(cls, shape: PipelineShape, overlap_s: FloatArray) -> ReadyExchanges:
+    def of(cls, shape: PipelineShape, overlap_s: FloatArray) -> ReleaseTimes:
         """Of a pipeline, so much of whose exchanges runs beside the last backward of each stage at most."""
         stage_s, rank_s = last_ends(shape)
         by_rank = [shape.rank_of_s == rank for rank in range(shape.num_ranks)]
@@ -32,7 +32,7 @@ class ReadyExchanges:
         return cls(np.maximum(stage_s - overlap_s, 0.0), np.maximum(begin_rc, 0.0))
 
     @classmethod
-    def never(cls, of_stages: FloatArray) -> ReadyExchanges:
+    def never(cls, of_stages: FloatArray) -> ReleaseTimes:
         """None of so many stages ever exchanges."""
         return cls(np.full(len(of_stages), np.inf), np.full((1, len(of_stages)), np.inf))
 
