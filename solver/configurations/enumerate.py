@@ -378,8 +378,8 @@ def types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
 
 
 def _kind(workload: Workload, gpu: GpuType) -> tuple[object, ...]:
-    """What times and memory on a type follow from; those of one kind may have been measured apart."""
-    measured = gpu.name if workload.layer_profiles else ""
+    """What times and memory on a type follow from, and what was measured on it, whatever its name."""
+    measured = frozenset(one.model_copy(update={"gpu": ""}) for one in workload.layer_profiles if one.gpu == gpu.name)
     return (*strength_of(workload, gpu), gpu.num_multiprocessors or 0, measured)
 
 

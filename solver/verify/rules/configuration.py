@@ -85,9 +85,10 @@ def layer_split(case: Case) -> Iterator[Finding]:
 
 
 def _kind(case: Case, gpu: GpuType) -> tuple[object, ...]:
-    """What times and memory on a GPU type follow from; measured layers go by its name."""
+    """What times and memory on a GPU type follow from, with the layers measured on it."""
+    profiles = case.request.workload.layer_profiles
     return (
-        gpu.name if case.request.workload.layer_profiles else "",
+        frozenset(own.model_copy(update={"gpu": ""}) for own in profiles if own.gpu == gpu.name),
         peak_flops_per_s(gpu, case.request.workload.precision),
         gpu.bf16_flops_per_s,
         gpu.memory_bytes,
