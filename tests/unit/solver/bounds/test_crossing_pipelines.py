@@ -182,7 +182,7 @@ def test_ranks_that_span_groups_share_the_links_with_messages(
 def test_exchanges_of_a_rank_follow_each_other_on_its_cards(
     monkeypatch: pytest.MonkeyPatch, family: str, vpp: int, pp: int, cards_s: float
 ) -> None:
-    """In whichever schedule, each after its own gradients; of one stage a rank it is no less than the pipeline's."""
+    """In whichever schedule, each after its own gradients."""
     relaxed = pipelines_of(monkeypatch, family, vpp, pp).relaxed
     assert relaxed.shape is not None
     lengths_s = cards_s * np.random.default_rng(7).uniform(0.5, 2.0, size=pp * vpp)
