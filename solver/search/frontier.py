@@ -79,9 +79,9 @@ class Frontier:
         missed_s = min(self.missed_s, self.unpriced.missed_s)
         return min(missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
 
-    def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> int:
+    def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> float:
         """Price a portion of configurations (`most` at most) if it may hold the least bound or nothing else is left, or
-        bound as many shapes first; returns how many it were.
+        bound as many shapes first; returns as how many configurations it took, 0 if none.
 
         Before there is a plan these are the most promising of a part of the space, so that it does not wait for the
         rest.
@@ -95,7 +95,7 @@ class Frontier:
             return 0
         most = most or self.params.portion
         if planned and (num_shapes := _bound_shapes(self, cutoff, most)):
-            return num_shapes
+            return self.params.shape_work * num_shapes
         return self._price(self.unpriced.next_portion(most, planned=planned))
 
     def load_for(self, considered: BoolArray, *, most: int | None = None) -> int:

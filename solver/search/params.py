@@ -64,9 +64,10 @@ class SearchParams:
     least_slice_s: float = 0.2
     # A portion of fewer costs little less.
     fewest_priced: int = 64
-    # Configurations per pipeline shape from which on shapes are bounded before configurations are priced. A shape takes
-    # a fifth of the time of a configuration and rules out most of those that screening does not.
+    # Configurations per pipeline shape from which on shapes are bounded before configurations are priced, and the work
+    # of a shape as a part of that of a configuration: it rules out most of those that screening does not.
     least_alike: float = 1.25
+    shape_work: float = 0.2
     # Portions before something else has its turn.
     portions_at_once: int = 4
 

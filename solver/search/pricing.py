@@ -20,11 +20,11 @@ class Pricing:
     phases: Phases
     row_s: float = 0.0
 
-    def load(self, cutoff: float, *, planned: bool, until_s: float) -> int:
-        """Price the next portion of the frontier, if it can be done by then; how many configurations it had."""
+    def load(self, cutoff: float, *, planned: bool, until_s: float) -> float:
+        """Price the next portion of the frontier, if it can be done by then; as how many configurations it took."""
         return self._timed(until_s, lambda most: self.frontier.load(cutoff, planned=planned, most=most))
 
-    def load_for(self, considered: BoolArray, until_s: float) -> int:
+    def load_for(self, considered: BoolArray, until_s: float) -> float:
         """Price some of these configurations until a time on the clock; how many were priced."""
         return self._timed(until_s, lambda most: self.frontier.load_for(considered, most=most))
 
@@ -48,10 +48,10 @@ class Pricing:
     def _clock(self) -> Clock:
         return self.phases.hooks.clock
 
-    def _timed(self, until_s: float, price: Callable[[int], int]) -> int:
+    def _timed(self, until_s: float, price: Callable[[int], float]) -> float:
         most = self.portion(until_s)
         if not most:
-            return 0
+            return 0.0
         began_s = self._clock()
         num_priced = price(most)
         charge(self._clock, WORK_PER_PRICED_ROW_S * num_priced * len(self.frontier.context.gpu_classes))

@@ -43,7 +43,7 @@ def test_sizes_are_least_ones_until_a_configuration_is_priced(confidence: float)
     exact = goal.sizes(context, space)
     frontier, again = (Frontier(context, space, goal) for _ in range(2))
     assert np.all(frontier.unpriced.size <= exact * (1 + 1e-12))
-    assert frontier.load(np.inf, planned=True, most=4) == 4
+    assert frontier.load(np.inf, planned=False, most=4) == 4
     assert frontier.unpriced.size[frontier.rows] == pytest.approx(exact[frontier.rows])
     assert np.array_equal(frontier.bound, goal.least_values(frontier.seconds, exact[frontier.rows]))
     assert restored(SavedSearch.from_bytes(saved_search(frontier, 0.0).to_bytes()), again)
