@@ -143,6 +143,11 @@ class Kind:
         return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
 
 
+def kinds_by_name(kinds: Sequence[Kind]) -> dict[str, int]:
+    """The place of every GPU type among these kinds, by its name."""
+    return {name: place for place, kind in enumerate(kinds) for name in kind.names}
+
+
 def usual_excess_s(gpus: Sequence[Kind]) -> tuple[float, float]:
     """How much longer a usual layer takes than another, on the mean of the types: its forward, and both ways."""
     layers = [(one.layer, one.other) for one in gpus]

@@ -70,9 +70,10 @@ def _type_cost(context: Context, gpu_class: GpuClass, columns: Columns) -> TypeC
 
 @dataclass(frozen=True)
 class Shared:
-    """Layers by stage, and the work of the slowest rank on one micro-batch."""
+    """Layers by stage and by rank, and the work of the slowest rank on one micro-batch (seconds)."""
 
     layers_per_stage: tuple[int, ...]
+    layers_r: tuple[int, ...]
     slowest_s: float
 
 
@@ -94,7 +95,7 @@ def layer_shares(configuration: Configuration, cost_r: Sequence[TypeCost], num_l
         slowest_s = max(end + each * count for end, each, count in zip(ends_s, layer_s, ranks, strict=True))
         if slowest_s < least_s * (1.0 - LEAST_GAIN):
             least_s = slowest_s
-            yield Shared(_by_stage(stages_r, ranks, layer_s, ends), slowest_s)
+            yield Shared(_by_stage(stages_r, ranks, layer_s, ends), tuple(ranks), slowest_s)
 
 
 def chunk_layers(num_layers: int, layer_s: float, ends_s: Sequence[float]) -> tuple[int, ...]:

@@ -13,11 +13,13 @@ from itertools import groupby, islice, permutations
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.kind_costs import kinds_by_name
 from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
+from solver.evaluation.nearest_order import in_nearest_order
 
 MOST_ORDERS = 96  # orders of the ranks that are bounded
 MOST_MOVED, NUM_MOVES = 3, 64  # of them with the least bounds, that layers are moved in, and tries to move one
@@ -62,12 +64,16 @@ class _Reordering:
         self.types = candidate.gpu_types(context)
         self.costs: dict[str, TypeCost] = type_costs(context, candidate.configuration)
         self.pipelines = PartitionPipelines.of(context, [candidate.configuration])
-        self.kinds = {name: kind for kind, gpu in enumerate(self.pipelines.gpus) for name in gpu.names}
+        self.kinds = kinds_by_name(self.pipelines.gpus)
 
     def as_it_is(self) -> _Ordered:
         """The candidate's own order and layers."""
-        layers = self._layers_of_ranks(self.candidate.configuration.layers_per_stage)
-        return self._ordered(tuple(range(len(self.types))), layers)
+        configuration = self.candidate.configuration
+        layers_r = [
+            sum(configuration.layers_per_stage[stage] for stage in configuration.stages_of_rank(rank))
+            for rank in range(configuration.degrees.pp)
+        ]
+        return self._ordered(tuple(range(len(self.types))), layers_r)
 
     def begun(self) -> Iterator[_Ordered]:
         """Every order that is tried, with layers by the slowest rank: that share of its shares with the least bound."""
@@ -80,7 +86,7 @@ class _Reordering:
             shares = layer_shares(
                 self.candidate.configuration, [self.costs[gpu] for gpu in types], self.context.job.num_layers
             )
-            found = [self._ordered(ranks, self._layers_of_ranks(one.layers_per_stage)) for one in shares]
+            found = [self._ordered(ranks, one.layers_r) for one in shares]
             if found:
                 yield min(found, key=lambda one: one.bound_s)
 
@@ -110,7 +116,7 @@ class _Reordering:
             )
             for route in self.candidate.routes
         )
-        return Candidate(configuration, routes)
+        return in_nearest_order(self.context, Candidate(configuration, routes))
 
     def _orders(self) -> Iterator[tuple[int, ...]]:
         """GPU types one after another in every order, in a loop begun at every rank."""
@@ -121,13 +127,6 @@ class _Reordering:
             ranks = tuple(rank for same in (*fixed, *others) for rank in same)
             for first in range(len(ranks) if is_loop else 1):
                 yield ranks[first:] + ranks[:first]
-
-    def _layers_of_ranks(self, layers_per_stage: Sequence[int]) -> list[int]:
-        configuration = self.candidate.configuration
-        return [
-            sum(layers_per_stage[stage] for stage in configuration.stages_of_rank(rank))
-            for rank in range(configuration.degrees.pp)
-        ]
 
     def _ordered(self, ranks: tuple[int, ...], layers_r: Sequence[int], enough_s: float = float("inf")) -> _Ordered:
         """With its bound, which need not go much beyond what is enough."""

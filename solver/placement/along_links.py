@@ -34,7 +34,7 @@ def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> 
     first = {building_of[pool.place]: pool.place for pool in reversed(ordered)}
     buildings = sorted(dict.fromkeys(building_of[pool.place] for pool in ordered), key=lambda one: -in_building[one])
     if len(buildings) <= MOST_BUILDINGS:
-        steps_s = _steps_s(topology, [first[one] for one in buildings], num_bytes)
+        steps_s = steps_between_s(topology, [first[one] for one in buildings], num_bytes)
         chains = [_chain(steps_s, start) for start in range(min(len(buildings), MOST_STARTS))]
         best = min(chains, key=lambda one: float(steps_s[one[:-1], one[1:]].sum()), default=[])
         buildings = [buildings[index] for index in best]
@@ -53,7 +53,7 @@ def _largest_first(in_place: Counter[str]) -> Callable[[Pool], tuple[float | str
     return key
 
 
-def _steps_s(topology: Topology, places: Sequence[str], num_bytes: float) -> FloatArray:
+def steps_between_s(topology: Topology, places: Sequence[str], num_bytes: float) -> FloatArray:
     """From each place to each, in the slower direction: the way of least delays and times of so many bytes on links."""
     weight = topology.latency_s + num_bytes / topology.capacity_bytes_per_s
     index = [topology.index_of[place] for place in places]

@@ -10,9 +10,17 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.bounds.kind_costs import kinds_by_name
+from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
-from solver.evaluation.by_type import TypedPattern, best_partitioned, memory_first_placements, typed_placements
+from solver.evaluation.by_type import (
+    ALL_PATTERNS,
+    TypedPattern,
+    best_partitioned,
+    memory_first_placements,
+    typed_placements,
+)
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
@@ -124,3 +132,28 @@ def test_types_that_hold_no_whole_rank_have_no_placement(context: Context) -> No
     configuration = configuration_of(context, space, row)
     many = configuration.degrees.model_copy(update={"dp": 64})
     assert list(typed_placements(context, configuration.model_copy(update={"degrees": many}))) == []
+
+
+def test_placements_whose_pipelines_have_the_least_bounds_are_timed() -> None:
+    """Ranks of two types in two regions: in every order of types and regions, the least bounds first."""
+    allowed = {"tp": [4], "cp": [1], "pp": [8], "dp": [2], "vpp": [1], "micro_batch_sequences": [1]}
+    document = job(hosts=(2, 2, 2, 2), batch=8, allowed=allowed).model_dump(mode="json")
+    for pool, gpu in zip(document["cluster"]["pools"], ("A100-SXM-80G", "B200-SXM") * 2, strict=True):
+        pool["gpu"] = gpu
+    context = context_of(PlanRequest.model_validate(document))
+    space = enumerate_space(context.request)
+    row = int(np.flatnonzero(space.layer_split == BY_GPU_TYPE)[0])
+    configuration = configuration_of(context, space, row)
+    pipelines = PartitionPipelines.of(context, [configuration])
+    kinds = kinds_by_name(pipelines.gpus)
+
+    def bound_s(candidate: Candidate) -> float:
+        own = candidate.configuration
+        layers_r = tuple(sum(own.layers_per_stage[stage] for stage in own.stages_of_rank(rank)) for rank in range(8))
+        return pipelines.bound_s((tuple(kinds[gpu] for gpu in candidate.gpu_types(context)), layers_r), np.inf)
+
+    timed = list(typed_placements(context, configuration))
+    alone = [one for pattern in ALL_PATTERNS for one in typed_placements(context, configuration, (pattern,))]
+    assert len({bound_s(one) for one in alone}) > 1, "there is something to choose from"
+    assert min(map(bound_s, timed)) == min(map(bound_s, alone))
+    assert list(map(bound_s, timed)) == sorted(map(bound_s, timed))
