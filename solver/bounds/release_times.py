@@ -31,11 +31,6 @@ class ReleaseTimes:
         begin_rc[:, -1] = np.maximum(begin_rc[:, -1], last_s)
         return cls(np.maximum(stage_s - overlap_s, 0.0), np.maximum(begin_rc, 0.0))
 
-    @classmethod
-    def never(cls, of_stages: FloatArray) -> ReleaseTimes:
-        """None of so many stages ever exchanges."""
-        return cls(np.full(len(of_stages), np.inf), np.full((1, len(of_stages)), np.inf))
-
     def on_cards_s(self, shape: PipelineShape, cards_s: FloatArray) -> float:
         """End of the exchanges of the latest rank, which follow each other on its cards, of each stage for so long."""
         latest_s = 0.0
