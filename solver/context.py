@@ -5,6 +5,7 @@ The list of usable pools, GPU types with their fabrics, the job's arithmetic, th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -16,7 +17,9 @@ from models.errors import UnknownName
 from models.framework import FrameworkProfile
 from models.request import PlanRequest
 from models.stack import StackProfile, packaged_stack
+from models.workload import Workload
 from solver.arrays import IntArray
+from solver.cost.compute import strength_of
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.memo import Memo
@@ -98,7 +101,8 @@ class Context:
         """
         workload = self.request.workload
         num_bytes = workload.tokens_per_iteration * workload.architecture.hidden_size * workload.value_bytes
-        return along_links(self.topology, usable_pools(self.request), num_bytes)
+        usable = usable_pools(self.request)
+        return along_links(self.topology, usable, num_bytes, _strengths(workload, usable))
 
     @cached_property
     def capacity_groups(self) -> tuple[CapacityGroup, ...]:
@@ -114,13 +118,21 @@ class Context:
 
     @cached_property
     def gpu_classes(self) -> dict[tuple[str, Fabric], GpuClass]:
-        """GPU types by name and fabric, the strongest first, in whatever order the pools are: it shares out layers."""
+        """GPU types by name and fabric, the strongest first: it shares out layers.
+
+        In whatever order the pools are, and whatever the types are called.
+        """
         found: dict[tuple[str, Fabric], GpuClass] = {}
         for pool in self.pools:
             key = (pool.gpu.name, fabric_of(pool))
             total = pool.num_free_gpus + (found[key].num_gpus if key in found else 0)
             found[key] = GpuClass(gpu=pool.gpu, fabric=key[1], num_gpus=total)
-        return dict(sorted(found.items(), key=lambda one: _strength(one[1]), reverse=True))
+        own = _strengths(self.request.workload, self.pools)
+
+        def strength(one: GpuClass) -> tuple[object, ...]:
+            return own[one.gpu.name], one.fabric.nic_bytes_per_s, one.fabric.gpus_per_host
+
+        return dict(sorted(found.items(), key=lambda one: strength(one[1]), reverse=True))
 
     @cached_property
     def topology(self) -> Topology:
@@ -156,10 +168,19 @@ class Context:
         return usable_gpus(self.request)
 
 
-def _strength(one: GpuClass) -> tuple[float, ...]:
-    gpu, fabric = one.gpu, one.fabric
-    own = gpu.bf16_flops_per_s, gpu.memory_bytes, gpu.memory_bytes_per_s
-    return *own, fabric.nic_bytes_per_s, fabric.scale_up_bytes_per_s, fabric.scale_up_domain_gpus, fabric.gpus_per_host
+def _strengths(workload: Workload, pools: Iterable[Pool]) -> dict[str, tuple[object, ...]]:
+    """Of every GPU type, by its name, what times on it follow from, of each the more the better.
+
+    Of types alike in all of it the one that was measured comes first.
+    """
+    measured: dict[str, list[tuple[object, ...]]] = {}
+    for profile in workload.layer_profiles:
+        measured.setdefault(profile.gpu, []).append(tuple(dict(profile.model_copy(update={"gpu": ""})).values()))
+    types = {pool.gpu.name: pool.gpu for pool in pools}
+    return {
+        name: (*strength_of(workload, gpu), gpu.num_multiprocessors or 0, sorted(measured.get(name, ())))
+        for name, gpu in types.items()
+    }
 
 
 def stack_for(request: PlanRequest) -> StackProfile:

@@ -18,9 +18,10 @@ from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import Recompute, Workload
 from solver.arrays import BoolArray, IntArray
-from solver.configurations.nearness import best_type, fits_as_near, fits_uncrossed, ranks_by_type, strength_of
+from solver.configurations.nearness import best_type, fits_as_near, fits_uncrossed, ranks_by_type
 from solver.configurations.token_splits import token_splits
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
+from solver.cost.compute import strength_of
 from solver.network.paths import islands
 from solver.network.places import ancestors_of, buildings_of, num_enclosing, usable_gpus, usable_pools
 from solver.network.topology import build_topology

@@ -6,28 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.cluster import Cluster, GpuType, Pool
+from models.cluster import Cluster, Pool
 from models.workload import Workload
 from solver.arrays import BoolArray, IntArray
 from solver.configurations.distinct import distinct_rows
-from solver.cost.compute import peak_flops_per_s
+from solver.cost.compute import strength_of
 from solver.network.places import buildings_of
 from solver.placement.capacity_groups import groups_by_row
 
 PLACED_BY = ("tp", "cp", "dp", "pp")  # what says how many stage groups there are, and where they fit
-
-
-def strength_of(workload: Workload, gpu: GpuType) -> tuple[float, ...]:
-    """What a GPU type has for a job, of each the more the better: its peaks, memory, rates and scale-up domain."""
-    return (
-        peak_flops_per_s(gpu, workload.precision),
-        gpu.bf16_flops_per_s,
-        gpu.memory_bytes,
-        gpu.memory_bytes_per_s,
-        gpu.scale_up_bytes_per_s,
-        float(gpu.scale_up_domain_gpus),
-        float(not gpu.scale_up_full_mesh),
-    )
 
 
 def best_type(workload: Workload, pools: Sequence[Pool]) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from models.workload import Precision
+from models.workload import Precision, Workload
 from solver.arrays import FloatArray
 
 BYTES_16_BIT = 2.0  # the unit
@@ -79,6 +79,19 @@ def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
     if unit == "fp32":
         return gpu.fp32_flops_per_s or TF32_SHARE * gpu.bf16_flops_per_s
     return {"fp8": gpu.fp8_flops_per_s, "fp4": gpu.fp4_flops_per_s}.get(unit) or gpu.bf16_flops_per_s
+
+
+def strength_of(workload: Workload, gpu: GpuType) -> tuple[float, ...]:
+    """What a GPU type has for a job, of each the more the better: its peaks, memory, rates and scale-up domain."""
+    return (
+        peak_flops_per_s(gpu, workload.precision),
+        gpu.bf16_flops_per_s,
+        gpu.memory_bytes,
+        gpu.memory_bytes_per_s,
+        gpu.scale_up_bytes_per_s,
+        float(gpu.scale_up_domain_gpus),
+        float(not gpu.scale_up_full_mesh),
+    )
 
 
 def shape_slowdown(rows: FloatArray, inner: FloatArray, outer: FloatArray, half_size: float) -> FloatArray:

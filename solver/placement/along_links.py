@@ -6,7 +6,7 @@ Patterns that fill capacity groups one after another put neighbours in this orde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,17 +20,21 @@ MOST_STARTS = 64  # buildings, the largest, that a chain is begun at; set by han
 APART_S = 1e9  # between buildings that no path joins: more than any path takes
 
 
-def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> list[Pool]:
+def along_links(
+    topology: Topology, pools: Sequence[Pool], num_bytes: float, strength: Mapping[str, tuple[object, ...]]
+) -> list[Pool]:
     """The pools building after building, the nearest next: the chain whose steps of `num_bytes` take the least time.
 
-    The largest building comes first where that leaves a choice; inside one the strongest GPUs, then the largest places.
+    The largest building comes first where that leaves a choice; inside one the GPUs of most `strength`, which is by
+    name of the GPU type, then the largest places.
     """
     building_of = {pool.place: topology.enclosing(pool.place, "building") or pool.place for pool in pools}
     in_place, in_building = Counter[str](), Counter[str]()
     for pool in pools:
         in_place[pool.place] += pool.num_free_gpus
         in_building[building_of[pool.place]] += pool.num_free_gpus
-    ordered = sorted(pools, key=_largest_first(in_place))
+    largest = sorted(pools, key=_largest_first(in_place))
+    ordered = sorted(largest, key=lambda pool: strength[pool.gpu.name], reverse=True)  # stable
     first = {building_of[pool.place]: pool.place for pool in reversed(ordered)}
     buildings = sorted(dict.fromkeys(building_of[pool.place] for pool in ordered), key=lambda one: -in_building[one])
     if len(buildings) <= MOST_BUILDINGS:
@@ -43,12 +47,11 @@ def along_links(topology: Topology, pools: Sequence[Pool], num_bytes: float) -> 
 
 
 def _largest_first(in_place: Counter[str]) -> Callable[[Pool], tuple[float | str, ...]]:
-    """The strongest GPUs, then the largest place and pool, then by name as numbers count: p2 before p10."""
+    """By GPU type, the largest place and pool first, then by name as numbers count: p2 before p10."""
 
     def key(pool: Pool) -> tuple[float | str, ...]:
-        gpu, place = pool.gpu, pool.place
-        strength = -gpu.bf16_flops_per_s, -gpu.memory_bytes, gpu.name
-        return *strength, -in_place[place], len(place), place, -pool.num_free_gpus, len(pool.id), pool.id
+        place = pool.place
+        return pool.gpu.name, -in_place[place], len(place), place, -pool.num_free_gpus, len(pool.id), pool.id
 
     return key
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
+
 from models.request import PlanRequest
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import enumerate_space
@@ -34,3 +39,52 @@ def test_the_bound_does_not_depend_on_which_pool_comes_first() -> None:
     classes = [list(context_of(one).gpu_classes.values()) for one in (request, turned)]
     assert classes[0] == classes[1]
     assert classes[0][0].fabric.nic_bytes_per_s > classes[0][1].fabric.nic_bytes_per_s
+
+
+GPU: dict[str, Any] = {
+    "bf16_flops_per_s": 1e15,
+    "memory_bytes": 8e10,
+    "memory_bytes_per_s": 3e12,
+    "scale_up_bytes_per_s": 4e11,
+    "scale_up_domain_gpus": 8,
+}
+MEASURED: dict[str, Any] = {
+    "layer_kind": "dense",
+    "micro_batch_sequences": 1,
+    "tp": 2,
+    "forward_s": 1e-3,
+    "input_grad_s": 1e-3,
+    "weight_grad_s": 1e-3,
+    "activation_bytes": 1e8,
+}
+
+
+@pytest.mark.parametrize(
+    ("workload", "strong", "weak"),
+    [
+        ({"precision": "fp8"}, {"fp8_flops_per_s": 2e15}, {"fp8_flops_per_s": 1e15}),
+        ({"precision": "fp32"}, {"fp32_flops_per_s": 5e14}, {"fp32_flops_per_s": 1e14}),
+        ({}, {"num_multiprocessors": 132}, {"num_multiprocessors": 17}),
+        ({}, {"scale_up_full_mesh": False}, {"scale_up_full_mesh": True}),
+        ({"layer_profiles": [MEASURED]}, {}, {}),
+    ],
+)
+def test_what_types_are_called_does_not_matter(
+    workload: dict[str, Any], strong: dict[str, Any], weak: dict[str, Any]
+) -> None:
+    """Of types alike in all but one figure the first by its name shared out the layers."""
+    seen = []
+    for first, second in (("x", "y"), ("y", "x")):
+        profiles = [{**one, "gpu": first} for one in workload.get("layer_profiles", ())]
+        request = job(workload={**workload, "layer_profiles": profiles})
+        document = request.model_dump(mode="json", exclude_none=True)
+        types = ({**GPU, **strong, "name": first}, {**GPU, **weak, "name": second})
+        for pool, gpu in zip(document["cluster"]["pools"], types, strict=True):
+            pool |= {"gpu": gpu, "place": "b0"}
+        request = PlanRequest.model_validate(document)
+        context = context_of(request)
+        bounds = lower_bounds(context, enumerate_space(request)).iteration_s
+        seen.append(([pool.id for pool in context.pools], [gpu for gpu, _ in context.gpu_classes], bounds))
+    assert seen[0][0] == seen[1][0] == ["p0", "p1"]
+    assert seen[0][1] == seen[1][1][::-1] == ["x", "y"]
+    assert np.array_equal(seen[0][2], seen[1][2])
