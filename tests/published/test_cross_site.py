@@ -9,6 +9,7 @@ import pkgutil
 import pytest
 
 import solver.calibration
+from benchmarks.accuracy import TARGET
 from benchmarks.cross_site import ROWS, Published, predicted, published, request_of, table
 from solver.calibration.training import validate_training
 
@@ -70,3 +71,7 @@ def test_the_table_prints_what_is_not_modelled_as_such(name: str) -> None:
     (row,) = (row for row in published() if row["name"] == name)
     assert ("not modelled" in table([row])) == (not row.is_modelled)
     assert row["published_low"] in table([row])
+
+
+def test_the_document_has_the_table_as_it_is_now() -> None:
+    assert table(published()) in TARGET.read_text(encoding="utf-8"), "make accuracy writes it"
