@@ -332,7 +332,7 @@ def full_rank(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> f
 
     The forwards, by work per byte, are pieces of length f_k; piece k begins at the first t with C + R(t) >= a_1 + ... +
     a_(k-1) or later, with C the rank's bytes and R(t) what B and W can have freed by t. Read backwards in time, the
-    same holds for W.
+    same holds for W, and for B: they are pieces as well, or have heads and tails of their own.
     """
     columns, head, tail = uncounted((columns, head, tail))
     stages, m, budget = np.flatnonzero(columns.rank_of_s == rank), columns.num_microbatches, columns.budget_r[rank]
@@ -356,11 +356,15 @@ def full_rank(columns: ShapeColumns, rank: int, head: Floats, tail: Floats) -> f
     length, start = _as_memory_allows(by_kind[1, 0], held, budget, when, freed)
     jobs[0, n : 2 * n], jobs[1, n : 2 * n] = np.maximum(start, by_kind[0, 0].min()), length
     jobs[2, n : 2 * n] = by_kind[2, 0].min()
+    begun = by_kind[2, 0] + by_kind[1, 0]
     if last == 2:
-        length, end = _as_memory_allows(by_kind[1, 2], retained, budget, by_kind[2, 0] + by_kind[1, 0], retained)
+        length, end = _as_memory_allows(by_kind[1, 2], retained, budget, begun, retained)
         jobs[0, 2 * n :], jobs[1, 2 * n :] = by_kind[0, 2].min(), length
         jobs[2, 2 * n :] = np.maximum(end, by_kind[2, 2].min())
-    return one_machine(jobs[0], jobs[1], jobs[2])
+    best = one_machine(jobs[0], jobs[1], jobs[2])
+    length, end = _as_memory_allows(by_kind[1, 1], held, budget, begun, held)
+    jobs[0, :n], jobs[1, :n], jobs[2, :n] = by_kind[0, 1].min(), length, np.maximum(end, by_kind[2, 1].min())
+    return max(best, one_machine(jobs[0], jobs[1], jobs[2]))
 
 
 @compiled
