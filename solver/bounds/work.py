@@ -29,7 +29,7 @@ from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
 from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, ZERO1, Columns
-from solver.cost.compute import peak_flops_per_s
+from solver.cost.compute import fastest_flops_per_s
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES
@@ -40,7 +40,7 @@ ROWS_AT_ONCE = 8_192  # of a space whose memory is asked for: few enough that th
 def speed_of_light_s(context: Context) -> float:
     """Model-independent bound: model FLOPs over the peak of every GPU that may be used."""
     peaks = sorted(
-        ((peak_flops_per_s(m.gpu, context.job.precision), m.num_gpus) for m in context.gpu_classes.values()),
+        ((fastest_flops_per_s(m.gpu, context.job.precision), m.num_gpus) for m in context.gpu_classes.values()),
         reverse=True,
     )
     left, rate = context.usable_gpus, 0.0

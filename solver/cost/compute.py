@@ -81,6 +81,15 @@ def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
     return {"fp8": gpu.fp8_flops_per_s, "fp4": gpu.fp4_flops_per_s}.get(unit) or gpu.bf16_flops_per_s
 
 
+def fastest_flops_per_s(gpu: GpuType, precision: Precision) -> float:
+    """Dense peak of the fastest matrix unit that a step uses: of 8- and 4-bit jobs attention and logits run in 16 bits.
+
+    The peak at the precision, but where a type is stated to be slower at it.
+    """
+    peak = peak_flops_per_s(gpu, precision)
+    return peak if precision == "fp32" else max(peak, gpu.bf16_flops_per_s)
+
+
 def strength_of(workload: Workload, gpu: GpuType) -> tuple[float, ...]:
     """What a GPU type has for a job, of each the more the better: its peaks, memory, rates and scale-up domain."""
     return (

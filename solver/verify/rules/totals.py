@@ -4,9 +4,11 @@ The times they start from are judged by the rules on timelines.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from models.cluster import Pool
 from models.stack import StackProfile
+from solver.cost.compute import fastest_flops_per_s
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
 from solver.network.places import usable_gpus, usable_pools
@@ -86,7 +88,7 @@ def throughput(case: Case) -> Iterator[Finding]:
 def utilisation(case: Case) -> Iterator[Finding]:
     """MFU is the model's FLOPs over iteration time and the peak of the GPUs used, in the workload's precision."""
     stated = case.plan.metrics.model_flops_utilisation
-    derived = _light_s(case) / case.plan.metrics.iteration_s
+    derived = _at_s(case, case.derived.peak_flops_per_s) / case.plan.metrics.iteration_s
     yield from unequal("metrics", "model_flops_utilisation", stated, derived, "FLOPs over peak and time give")
 
 
@@ -216,12 +218,19 @@ def _close(stated: tuple[float, ...], derived: tuple[float, ...]) -> bool:
 
 
 def _light_s(case: Case) -> float:
-    """The model's FLOPs at the peak of all GPUs that the plan uses."""
-    peak = sum(
-        group.route.num_replicas * case.gpus_per_group * case.derived.peak_flops_per_s(group.pool)
-        for group in case.groups
-    )
-    return model_flops_per_iteration(case.request.workload) / peak
+    """The model's FLOPs at the peak of all GPUs that the plan uses, each at its fastest unit."""
+    return _at_s(case, lambda pool: _fastest_flops_per_s(case, pool))
+
+
+def _at_s(case: Case, flops_per_s: Callable[[Pool], float]) -> float:
+    """The model's FLOPs at a rate of all GPUs that the plan uses."""
+    rate = sum(group.route.num_replicas * case.gpus_per_group * flops_per_s(group.pool) for group in case.groups)
+    return model_flops_per_iteration(case.request.workload) / rate
+
+
+def _fastest_flops_per_s(case: Case, pool: Pool) -> float:
+    """Datasheet peak of the fastest matrix unit of one GPU that a step of the workload uses."""
+    return fastest_flops_per_s(pool.gpu, case.request.workload.precision)
 
 
 def binding_light_s(case: Case, light_s: float) -> float:
@@ -249,11 +258,12 @@ def _mean_work_s(case: Case) -> float:
 
 def usable_light_s(case: Case) -> float:
     """The model's FLOPs at the peak of the fastest GPUs that a plan could use, as many as it may."""
-    left, peak = usable_gpus(case.request), 0.0
-    for pool in sorted(usable_pools(case.request), key=case.derived.peak_flops_per_s, reverse=True):
-        peak += min(left, pool.num_free_gpus) * case.derived.peak_flops_per_s(pool)
-        left -= min(left, pool.num_free_gpus)
-    return model_flops_per_iteration(case.request.workload) / peak
+    left, total = usable_gpus(case.request), 0.0
+    peaks = [(_fastest_flops_per_s(case, pool), pool.num_free_gpus) for pool in usable_pools(case.request)]
+    for peak, free in sorted(peaks, reverse=True):
+        total += min(left, free) * peak
+        left -= min(left, free)
+    return model_flops_per_iteration(case.request.workload) / total
 
 
 def _usd_per_million_tokens(case: Case) -> float | None:
