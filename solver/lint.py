@@ -21,7 +21,7 @@ from solver.diagnostics.pins import (
 )
 from solver.diagnostics.rule import LONGEST_DETAIL, forbidden_with_gpus, gpus_by_building, listed
 from solver.network.paths import islands
-from solver.network.places import usable_pools
+from solver.network.places import has_precision, usable_pools
 from solver.network.topology import build_topology
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
@@ -48,18 +48,17 @@ def _gpus_exist(request: PlanRequest) -> Iterator[Reason]:
 
 
 def _precision_exists(request: PlanRequest) -> Iterator[Reason]:
+    """Some pool that may be used has the precision of the job; those without it are left out then."""
     precision = request.workload.precision
     usable = {pool.id for pool in usable_pools(request)}
     for index, pool in enumerate(request.cluster.pools):
-        peak = {"fp8": pool.gpu.fp8_flops_per_s, "fp4": pool.gpu.fp4_flops_per_s}.get(precision, 1.0)
-        if peak is None and pool.id in usable:
+        if pool.id in usable and not has_precision(pool.gpu, precision):
             yield Reason(
                 code="precision-unsupported",
                 pointer=f"/cluster/pools/{index}/gpu",
                 detail=f"precision {precision} is asked for, but {pool.gpu.name} states no {precision} peak",
                 remedies=(
                     "set workload.precision to bf16",
-                    f"forbid place {pool.place!r}",
                     f"give the GPU type its {precision}_flops_per_s",
                 ),
             )

@@ -10,7 +10,7 @@ from math import isqrt
 
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule
-from solver.network.places import usable_gpus
+from solver.network.places import open_pools, usable_gpus, usable_pools
 
 SHORT_TOKENS = 128  # far below any pretraining; attention and launches dominate there in no measured way
 MOST_TOKENS_PER_STEP = 2e8  # the largest published pretraining batches are about 60e6 tokens
@@ -112,6 +112,19 @@ def target_ignored(request: PlanRequest) -> Iterator[Found]:
         )
 
 
+def pool_without_precision(request: PlanRequest) -> Iterator[Found]:
+    """Pools that are left out, as their GPU type has no unit for the precision of the job and others do."""
+    precision, usable = request.workload.precision, {pool.id for pool in usable_pools(request)}
+    left_out = {pool.id for pool in open_pools(request)} - usable
+    for index, pool in enumerate(request.cluster.pools):
+        if pool.id in left_out:
+            yield (
+                f"/cluster/pools/{index}/gpu/{precision}_flops_per_s",
+                f"the {pool.num_free_gpus:,} GPUs of pool {pool.id!r} are left out: precision {precision} is asked "
+                f"for, and {pool.gpu.name} states no {precision} peak",
+            )
+
+
 RULES = (
     Rule("sequence-short", "warning", ("sequence_length counts tokens: 8k is 8192",), sequence_short),
     Rule("batch-unit", "warning", ("global_batch_sequences counts sequences, not tokens",), batch_unit),
@@ -125,4 +138,7 @@ RULES = (
     Rule("target-ignored", "warning",
          ("leave target_iteration_s out", "choose an objective that reaches it: fewest_gpus, cost_per_token"),
          target_ignored),
+    Rule("pool-without-precision", "warning",
+         ("set workload.precision to bf16 to use all GPUs", "give the GPU type its peak at this precision"),
+         pool_without_precision),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """The tree of places of a cluster: what encloses a place, the building around it, and the pools open to a plan."""
 
-from models.cluster import Cluster, PlaceId, Pool, places_around
+from models.cluster import Cluster, GpuType, PlaceId, Pool, places_around
 from models.request import PlanRequest
+from models.workload import Precision
 
 
 def ancestors_of(cluster: Cluster) -> dict[PlaceId, tuple[PlaceId, ...]]:
@@ -17,7 +18,18 @@ def buildings_of(cluster: Cluster) -> dict[PlaceId, PlaceId]:
     }
 
 
+def has_precision(gpu: GpuType, precision: Precision) -> bool:
+    """Whether a GPU type has a unit for it: 32 and 16 bits any type, 8 and 4 bits where it states their peak."""
+    return {"fp8": gpu.fp8_flops_per_s, "fp4": gpu.fp4_flops_per_s}.get(precision, gpu.bf16_flops_per_s) is not None
+
+
 def usable_pools(request: PlanRequest) -> list[Pool]:
+    """Open pools whose GPU type has the precision of the job, in the order of the request; all of them if none has."""
+    opened = open_pools(request)
+    return [pool for pool in opened if has_precision(pool.gpu, request.workload.precision)] or opened
+
+
+def open_pools(request: PlanRequest) -> list[Pool]:
     """Pools with free GPUs outside the forbidden places, in the order of the request."""
     free = [pool for pool in request.cluster.pools if pool.num_free_gpus]
     forbidden = set(request.constraints.forbidden_places)

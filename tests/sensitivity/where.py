@@ -141,6 +141,11 @@ PLACEMENT = (
     ),
     demand("forbidden place", "forbidden-places", constraints__forbidden_places=("west",)),
     Corruption(
+        "GPUs without the precision",
+        frozenset({"precision-supported"}),
+        lambda request, plan: (put(request, "workload.precision", "fp4"), plan),
+    ),
+    Corruption(
         "violated pin",
         frozenset({"pins-obeyed"}),
         lambda _, plan: (_pinned(num_replicas=None), plan),

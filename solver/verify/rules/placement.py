@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from models.request import Pin
 from solver.cost.data_parallel import replicas_sharing_experts
+from solver.network.places import has_precision
 from solver.verify.case import Case, Finding, Rule
 
 Key = TypeVar("Key", str, int)
@@ -114,6 +115,14 @@ def forbidden_places(case: Case) -> Iterator[Finding]:
                 yield Finding(f"route {route.id} rank {pipeline_rank}", f"pool {pool.id!r} lies in forbidden {place!r}")
 
 
+def precision_supported(case: Case) -> Iterator[Finding]:
+    """Every pool that is used is of a GPU type with a unit for the precision of the job."""
+    precision = case.request.workload.precision
+    for pool in {group.pool.id: group.pool for group in case.groups}.values():
+        if not has_precision(pool.gpu, precision):
+            yield Finding(f"pool {pool.id}", f"{pool.gpu.name} states no {precision} peak")
+
+
 def pins_obeyed(case: Case) -> Iterator[Finding]:
     """Enough replicas have every pinned pipeline rank in the pin's place."""
     degrees = case.configuration.degrees
@@ -193,6 +202,7 @@ FAMILY: Mapping[str, Rule] = {
     "expert-groups-together": expert_groups_together,
     "sharding-groups-together": sharding_groups_together,
     "forbidden-places": forbidden_places,
+    "precision-supported": precision_supported,
     "pins-obeyed": pins_obeyed,
     "crossing-label": crossing_label,
     "pipeline-crossing": pipeline_crossing,

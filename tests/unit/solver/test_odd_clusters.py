@@ -189,6 +189,21 @@ def test_layers_by_gpu_type_alone_may_be_on_one_of_the_types() -> None:
     assert {pool for route in outcome.plan.placement.routes for pool in route.pools} == {"p0"}
 
 
+def test_pools_without_the_precision_are_left_out() -> None:
+    """A job in FP8 on H100 and A100 of one building was refused, though the H100 alone have a plan."""
+    one = request([building("a")], [("a", 2), ("a", 1, {"gpu": "A100-SXM-80G"})], [], workload={"precision": "fp8"})
+    one = one.with_options(reproducible=True)
+    outcome = plan(one, clock=lambda: 0.0)
+    assert isinstance(outcome, Planned)
+    assert judge(one, outcome.plan).violations == ()
+    assert {pool for route in outcome.plan.placement.routes for pool in route.pools} == {"p0"}
+    assert any(warning.rule == "pool-without-precision" for warning in outcome.plan.warnings)
+    alone = one.with_cluster(pools=one.cluster.pools[:1])
+    alike = plan(alone, clock=lambda: 0.0)
+    assert isinstance(alike, Planned)
+    assert alike.plan.metrics.iteration_s == outcome.plan.metrics.iteration_s
+
+
 def test_a_type_that_is_slower_in_fp8_has_plans() -> None:
     """Attention runs in 16 bits: at the FP8 peak it was said to take 9.8 s, and the plan of 5.5 s was refused."""
     attention = {"kind": "gqa", "num_heads": 32, "num_kv_heads": 1, "head_dim": 128}

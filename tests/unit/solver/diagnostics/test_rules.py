@@ -90,6 +90,12 @@ def third_pool(one: Json) -> None:
     one["cluster"]["pools"].append({**one["cluster"]["pools"][1], "id": "pc", "place": "c"})
 
 
+def lacking_precision(one: Json) -> None:
+    """A job in FP8 beside which the first pool states no such peak, the second does."""
+    one["workload"]["precision"] = "fp8"
+    one["cluster"]["pools"][0]["gpu"] |= {"name": "narrow", "fp8_flops_per_s": None}
+
+
 def link_of_the_region(one: Json) -> None:
     """A link from the region, which no building has an uplink to, to a third building."""
     third_pool(one)
@@ -117,6 +123,7 @@ CASES: list[tuple[str, str, Change]] = [
     ("card-against-generation", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=1e11)),
     ("card-too-slow", "/cluster/pools/0/nic_bytes_per_s", pool(nic_bytes_per_s=5e8)),
     ("scale-up-too-slow", "/cluster/pools/0/gpu/scale_up_bytes_per_s", gpu(scale_up_bytes_per_s=4.5e10)),
+    ("pool-without-precision", "/cluster/pools/0/gpu/fp8_flops_per_s", lacking_precision),
     ("gpu-units", "/cluster/pools/0/gpu/memory_bytes", gpu(memory_bytes=8e7)),
     ("gpu-units", "/cluster/pools/0/gpu/bf16_flops_per_s", gpu(bf16_flops_per_s=9.89e11)),
     ("gpu-units", "/cluster/pools/0/gpu/fp8_flops_per_s", gpu(fp8_flops_per_s=1.979e12)),
