@@ -51,17 +51,20 @@ def _asked(
 ALONE_S = 2.0  # counted; three configurations take all that they are given, and 20 s find no better plan of any
 
 
-def with_batch(batch: int) -> dict[str, Any]:
-    """The small request with so many sequences."""
-    request = small_request()
+FEW = {"tp": (2,), "cp": (1,), "pp": (1, 2, 4)}  # nine configurations of 2, 4, 8 and 16 GPUs
+
+
+def with_batch(batch: int, *, few: bool = False) -> dict[str, Any]:
+    """The small request with so many sequences, and with few of its configurations alone where asked."""
+    request = small_request(constraints={"allowed": {**NARROW["allowed"], **(FEW if few else {})}})
     request["workload"]["global_batch_sequences"] = batch
     return request
 
 
 @cache
-def enumerated(batch: int) -> tuple[Plan, ...]:
+def enumerated(batch: int, *, few: bool = False) -> tuple[Plan, ...]:
     """The best plan of every configuration of the small request, each planned by itself."""
-    request = with_batch(batch)
+    request = with_batch(batch, few=few)
     request["options"]["time_limit_s"] = ALONE_S
     base = with_profile(build_request(**request))
     context, found = Context.of(base), []
@@ -87,13 +90,17 @@ FIELD = {"gpus": "num_gpus", "money": "usd_per_million_tokens", "energy": "kwh_p
 
 
 @pytest.mark.parametrize(
-    ("batch", "limit_s"),
-    [(8, 150.0), pytest.param(12, 300.0, marks=pytest.mark.slow), pytest.param(6, 450.0, marks=pytest.mark.slow)],
-)
-def test_the_frontier_is_that_of_every_configuration_by_itself(batch: int, limit_s: float) -> None:
+    ("batch", "few", "limit_s"),
+    [
+        (8, True, 30.0),
+        *(pytest.param(batch, False, limit_s, marks=pytest.mark.slow)
+          for batch, limit_s in ((8, 150.0), (12, 300.0), (6, 450.0))),
+    ],
+)  # fmt: skip
+def test_the_frontier_is_that_of_every_configuration_by_itself(batch: int, few: bool, limit_s: float) -> None:
     """With counted seconds, of which small searches take several in one of processor."""
-    request = with_batch(batch)
-    base, every = build_request(**request), enumerated(batch)
+    request = with_batch(batch, few=few)
+    base, every = build_request(**request), enumerated(batch, few=few)
     assert len({one.metrics.num_gpus for one in every}) > 3, "there is something to choose from"
     answer = _asked(request, limit_s, ["gpus", "money", "energy"], work_clock())
     for found in answer.frontiers:

@@ -24,8 +24,9 @@ def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of:
     return ask(Sizing.model_validate(document), clock=work_clock())
 
 
-def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() -> None:
-    request, every = with_batch(8), enumerated(8)
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations(few: bool) -> None:
+    request, every = with_batch(8, few=few), enumerated(8, few=few)
     target_s = sorted(one.metrics.iteration_s for one in every)[len(every) // 2] * (1 + CLOSE)
     in_time = [one.metrics for one in every if one.metrics.iteration_s <= target_s]
     answer = _asked(request, 20.0, {"iteration_s": target_s}, "gpus", "cost")
