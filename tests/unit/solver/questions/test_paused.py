@@ -24,7 +24,7 @@ def _request() -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("reading", [4, 12])
+@pytest.mark.parametrize("reading", [4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_a_question_has_a_plan_of_its_base(kind: str, reading: int) -> None:
     document = {"ask": kind, "request": _request(), **QUESTIONS[kind], "options": {"time_limit_s": LIMIT_S}}

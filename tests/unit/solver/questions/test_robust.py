@@ -194,7 +194,7 @@ def test_the_bound_is_never_above_a_plan_that_a_longer_question_finds() -> None:
 def test_a_configuration_that_does_not_fit_a_world_has_no_time_there() -> None:
     """Twice the batch takes twice the micro-batches: what was timed with the old ones is no plan of that world."""
     doubled = {"pointer": "/workload/global_batch_sequences", "op": "multiply", "value": 2}
-    answer = _asked(_request(), 3.0, scenarios=[{"name": "twice", "changes": [doubled]}])
+    answer = _asked(_request(pp=[1, 2]), 3.0, scenarios=[{"name": "twice", "changes": [doubled]}])
     own, twice = answer.figures
     assert own.request_plan_s is not None
     assert (twice.status, twice.request_plan_s, answer.plan) == ("planned", None, None)

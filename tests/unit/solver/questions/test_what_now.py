@@ -298,7 +298,7 @@ def test_a_replan_that_is_stopped_keeps_what_it_has() -> None:
     assert not answer.complete
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(one, marks=pytest.mark.slow) for one in range(3, 80))])
+@pytest.mark.parametrize("seed", [0, 2, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, *range(3, 80)))])
 def test_replans_of_random_fleets_are_what_they_say(seed: int) -> None:
     """Mixed types, uneven pools, several pools in a place: what is said to stay stays, and no proof is contradicted."""
     dice, document = Dice(f"replan/{seed}"), changes.with_fixed_stack(random_request(f"replan/{seed}"))
