@@ -97,17 +97,18 @@ def test_going_on_is_never_worse_in_plan_or_bound(name: str, limits: tuple[float
     assert second.plan.notes[0].startswith("this search goes on where an earlier one had ended")
 
 
-def test_a_bound_that_was_carried_over_is_below_every_plan() -> None:
+@pytest.mark.parametrize(("long_s", "short_s"), [(6.0, 2.0), pytest.param(12.0, 3.0, marks=pytest.mark.slow)])
+def test_a_bound_that_was_carried_over_is_below_every_plan(long_s: float, short_s: float) -> None:
     """Bounds of short searches, carried on three times, against the plan of a long one."""
-    best, _ = searched_once("far", 12.0)
-    request = CASES["far"](3.0)
+    best, _ = searched_once("far", long_s)
+    request = CASES["far"](short_s)
     found, kept = searched(request)
     for _ in range(3):
         found = resumed(request, found, kept[-1])
         assert bound(request, found) <= best.plan.metrics.iteration_s * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("most", [0, 7, 10**9])
+@pytest.mark.parametrize("most", [0, pytest.param(7, marks=pytest.mark.slow), 10**9])
 def test_what_is_not_kept_is_priced_again(most: int) -> None:
     request = CASES["far"](4.0)
     first, kept = searched(request, replace(DEFAULTS, most_saved=most))
@@ -150,7 +151,7 @@ def test_of_another_request_the_plan_alone_is_taken_over() -> None:
     found = resumed(slower, first, kept[-1])
     assert "without its bounds: they are of another request" in found.plan.notes[0]
     assert judge(slower, found.plan).accepted
-    fresh, _ = searched_once("near", 12.0)
+    fresh, _ = searched_once("near", 6.0)
     near = resumed(CASES["near"](4.0), first, kept[-1])
     assert bound(CASES["near"](4.0), near) <= fresh.plan.metrics.iteration_s * (1 + 1e-12)
 
