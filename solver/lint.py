@@ -23,6 +23,7 @@ from solver.diagnostics.rule import LONGEST_DETAIL, forbidden_with_gpus, gpus_by
 from solver.network.paths import islands
 from solver.network.places import has_precision, usable_pools
 from solver.network.topology import build_topology
+from solver.pipeline.generators.registry import GENERATORS
 
 Check = Callable[[PlanRequest], Iterator[Reason]]
 
@@ -222,6 +223,19 @@ def _links_stated(request: PlanRequest) -> Iterator[Reason]:
                      remedies=LINKS_MISSING.remedies)  # fmt: skip
 
 
+def _schedules_known(request: PlanRequest) -> Iterator[Reason]:
+    """Every schedule that the framework of the request names is one that can be made here."""
+    framework = request.constraints.framework
+    for index, name in enumerate((framework and framework.schedules) or ()):
+        if name not in GENERATORS:
+            yield Reason(
+                code="nothing-allowed",
+                pointer=f"/constraints/framework/schedules/{index}",
+                detail=f"no schedule is called {name!r}; these are known: {', '.join(GENERATORS)}"[:LONGEST_DETAIL],
+                remedies=("name one of these, or leave it out", "set schedules to null: any order"),
+            )
+
+
 CHECKS: tuple[Check, ...] = (
     _gpus_exist,
     _links_stated,
@@ -239,4 +253,5 @@ CHECKS: tuple[Check, ...] = (
     too_many_replicas,
     pins_apart,
     _cost_has_prices,
+    _schedules_known,
 )

@@ -93,6 +93,7 @@ def test_no_time_is_not_a_proof() -> None:
         (job(workload={"precision": "fp4"}), "precision-unsupported"),
         (job(workload={"architecture": "llama-3.1-405b"}), "memory-too-small"),
         (job(constraints={"max_gpus": 4}), "too-few-gpus"),
+        (job(constraints={"framework": {"name": "own", "schedules": ["mine"]}}), "nothing-allowed"),
         (
             job(
                 constraints={
