@@ -23,6 +23,8 @@ from tests.property.test_bounds import exact_optima
 
 TICK_S = 0.25  # every time here is a whole number of it
 TIMES = st.sampled_from([0.25, 0.5, 1.0, 1.75])
+ALIKE = {"forward_s": 1.0, "input_grad_s": 1.0, "activation_bytes": 1.0, "weight_grad_context_bytes": 1.0}
+STAGES_OF_TWO = [{**ALIKE, "weight_grad_s": seconds} for seconds in (2.0, 1.0, 0.25, 0.5)]
 
 
 def ticks_of(problem: PipelineProblem) -> PipelineShape:
@@ -83,9 +85,7 @@ def test_memory_of_both_stages_of_a_rank_counts() -> None:
 
 def test_weights_of_different_length_count_apart_where_states_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted together, every W is as short as the shortest: the bound is weaker."""
-    times = {"forward_s": 1.0, "input_grad_s": 1.0, "activation_bytes": 1.0, "weight_grad_context_bytes": 1.0}
-    stages = [{**times, "weight_grad_s": seconds} for seconds in (2.0, 1.0, 0.25, 0.5)]
-    shape = quantise(shape_of(pipeline(2, 5, chunks=2, stages=stages, ranks=budget(2, 4.0))), 0.25).shape
+    shape = quantise(shape_of(pipeline(2, 5, chunks=2, stages=STAGES_OF_TWO, ranks=budget(2, 4.0))), 0.25).shape
     apart = joint_ranks_of(shape)
     assert apart is not None
     monkeypatch.setattr("solver.pipeline.exact.joint.MOST_STATES", len(apart.done) - 1)
@@ -96,3 +96,16 @@ def test_weights_of_different_length_count_apart_where_states_are_few(monkeypatc
     bounds = [least_open(state_space_of(shape), 0, 500, lambda: False, joint=one)[0] for one in (together, apart)]
     run = replay_shape(shape, greedy_order(shape, policies(shape)[0]))
     assert bounds[0] < bounds[1] <= round(run.makespan_s)
+
+
+@pytest.mark.parametrize("held", [2.0, 3.5])
+def test_states_are_led_into_by_those_with_one_job_less(held: float) -> None:
+    """Places of states are kept for two counts of F alone; a table of all states says the same."""
+    problem = pipeline(2, 6, chunks=2, stages=STAGES_OF_TWO, ranks=budget(2, held))
+    joint = joint_ranks_of(quantise(shape_of(problem), 0.25).shape)
+    assert joint is not None
+    assert (joint.weights == SEPARATE).all()
+    place = {tuple(done): at for at, done in enumerate(joint.done.tolist())}
+    for at, done in enumerate(joint.done.tolist()):
+        less = [tuple(count - (other == stream) for other, count in enumerate(done)) for stream in range(len(done))]
+        assert joint.before[at].tolist() == [place.get(one, -1) for one in less]

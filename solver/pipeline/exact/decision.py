@@ -161,16 +161,18 @@ def least_open(
     *,
     joint: JointRanks | None = None,
     apart: int = 1,
+    spent: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, int]:
     """The least horizon from `low` to `high` that propagation does not refute (`high` is not asked), and the work.
 
-    With `apart` the answer is up to so many ticks too low.
+    With `apart` the answer is up to so many ticks too low. `spent` gets the work of every question.
     """
     work = 0
     while low + apart <= high and not stop():
         middle = (low + high) // 2
         question = FeasibilitySearch(state_space, middle, joint=joint)
         work += question.work
+        spent(question.work)
         if question.status == REFUTED:
             low = middle + 1
         else:

@@ -16,7 +16,7 @@ from solver.clock import charge
 from solver.pipeline.exact.columns import StateSpace, state_space_of
 from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states, order_of
 from solver.pipeline.exact.joint import joint_ranks_of
-from solver.pipeline.exact.joint_kernel import JointRanks
+from solver.pipeline.exact.joint_kernel import LOOKS, JointRanks
 from solver.pipeline.generators.list_scheduler import greedy_order
 from solver.pipeline.generators.list_scheduler_choice import GUIDED, LONGEST_TAIL, Policy
 from solver.pipeline.local_search.descent import CHUNK_WORK_S, improvements
@@ -37,6 +37,7 @@ PROVING_RULES = (1.0, 1.0), (0.0, 1.0)  # as above, for the proof
 PATIENCE = 12  # chunks of tabu search without a better order
 STALE = 3  # an interval so many times narrower is worth a fresh start
 BOUND_PARTS = 500  # with ranks of two stages the bound stops at this part of the first gap
+LEAST_PASSES = 16  # over the states of all ranks of two stages: `loop` takes about 30 for all horizons
 GUIDES, WAITS = (0.0, 0.1, 0.3, 0.6), (0.3, 1.0)  # parts of the gap; the look-ahead of a guided rank
 PARTS = 8  # a prober closes in on the end of what its work can answer to this part of the gap
 
@@ -94,16 +95,29 @@ def close_by_state_space(search: PipelineSearch, *, until_s: float) -> bool:
     # What a search that never steps back takes, about.
     least_work = size * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
     horizons = HorizonSearch(search, ticks, low, high, state_space, weight, least_work, until_s)
-    joint = joint_ranks_of(ticks.shape)
+    joint = joint_ranks_of(ticks.shape, _most_joint_states(search, until_s))
     apart = 1 if joint is None else (high - low) // BOUND_PARTS + 1
-    least, work = least_open(state_space, low, high, lambda: search.over, joint=joint, apart=apart)
-    charge(search.clock, work * WORK_S)
+    least, _ = least_open(
+        state_space,
+        low,
+        high,
+        lambda: search.over,
+        joint=joint,
+        apart=apart,
+        spent=lambda work: charge(search.clock, work * WORK_S),
+    )
     horizons.refute(least - 1, "state space")
     if joint is not None:
         _follow(horizons, joint)
     if state_space.complete and not horizons.over:
         _run_probers(horizons)
     return state_space.complete
+
+
+def _most_joint_states(search: PipelineSearch, until_s: float) -> int:
+    """States of the graph of a rank, so that there is time for some passes over those of all ranks."""
+    pass_s = max(until_s - search.elapsed_s, 0.0) / LEAST_PASSES
+    return int(pass_s / WORK_S * LOOKS) // search.shape.num_ranks
 
 
 def _follow(horizons: HorizonSearch, joint: JointRanks) -> None:

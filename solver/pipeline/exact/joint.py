@@ -17,16 +17,21 @@ from solver.pipeline.exact.joint_kernel import (
 from solver.pipeline.exact.window_kernel import State
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
-MOST_STATES = 1_500_000  # of one graph: a pass over it takes a hundredth of a second
+MOST_STATES = 3_000_000  # of one graph: a pass over it takes a twentieth of a second
 MOST_OPEN_STATES = 4_000_000  # of all ranks together, to bound memory
-MOST_PLACES = 40_000_000  # of all graphs and windows, to bound memory
+MOST_PLACES = 40_000_000  # that states are looked up in, to bound memory
 
 
-def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
-    """The ranks of exactly two stages, in whole ticks; None where there is none, or none that is small enough."""
+def joint_ranks_of(shape: PipelineShape, most_states: int = MOST_STATES) -> JointRanks | None:
+    """The ranks of exactly two stages, in whole ticks; None where there is none, or none that is small enough.
+
+    Where a graph with W has more than `most_states`, W are counted together or left out.
+    """
     pairs = [own for rank in range(shape.num_ranks) if len(own := np.flatnonzero(shape.rank_of_s == rank)) == 2]
     memories = [_memory(shape, own) for own in pairs]
-    graphs = {memory: _graph(shape, np.array(memory)) for memory in dict.fromkeys(memories)}
+    graphs = {
+        memory: _graph(shape, np.array(memory), min(most_states, MOST_STATES)) for memory in dict.fromkeys(memories)
+    }
     retained = [at for at, memory in enumerate(memories) if graphs[memory] is not None]
     if not retained:
         return None
@@ -71,7 +76,7 @@ def _streams(shape: PipelineShape, own: Ints, weights: int) -> tuple[list[int], 
     return [*jobs, *(shape.operation_id(2, stage, 0) for stage in (first, second))], [*ticks, *of_weights]
 
 
-def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts, int] | None:
+def _graph(shape: PipelineShape, memory: Floats, most_states: int) -> tuple[Counts, Counts, int] | None:
     """The states within memory, with W of both stages apart where they are few enough, else together, else without."""
     m, budget = shape.num_microbatches, memory[4]
     fits = [budget / held if held > 0 and np.isfinite(budget) else np.inf for held in memory[:4]]
@@ -81,12 +86,12 @@ def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts, int] |
     most_of = {SEPARATE: (*waiting,), MERGED: (both, 0), NO_WEIGHTS: (0, 0)}
     for weights in (SEPARATE, MERGED, NO_WEIGHTS) if shape.num_kinds == 3 else (NO_WEIGHTS,):
         most = np.array([first, second, *most_of[weights]], dtype=np.int64)
-        if (m + 1) * (most[0] + 1) ** 2 * (most[1:] + 1).prod() > MOST_PLACES:
+        if 2 * (most[0] + 1) ** 2 * (most[1:] + 1).prod() > MOST_PLACES:
             continue
         held = memory if weights == SEPARATE else np.array([memory[0], memory[1], least, 0.0, budget])
         nothing = np.zeros((0, STREAMS), dtype=np.int32)
         size = list_states(held, m, weights, most, nothing, nothing)
-        if size <= MOST_STATES:
+        if size <= (MOST_STATES if weights == NO_WEIGHTS else most_states):
             count, before = (np.zeros((size, STREAMS), dtype=np.int32) for _ in range(2))
             list_states(held, m, weights, most, count, before)
             return count, before, weights

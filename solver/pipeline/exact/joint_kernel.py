@@ -64,10 +64,12 @@ def list_states(memory: Floats, m: int, weights: int, most: Ints, count: Counts,
     """Number of states within memory; fills `count` and `before` when they have space for them.
 
     `memory`: activations of both stages, the contexts of both streams of W, the budget. `most`: F without B of either
-    stage, B without W of either stream.
+    stage, B without W of either stream. States that lead into one have as many F of the first stage or one less, so
+    the places of two counts of these are kept; memory looks at differences alone, so what fits goes on to fit with more
+    done, and every place is overwritten before it is read.
     """
     first, second, waiting, again = most
-    place = np.full((m + 1, first + 1, second + 1, first + 1, waiting + 1, again + 1), -1, dtype=np.int32)
+    place = np.full((2, first + 1, second + 1, first + 1, waiting + 1, again + 1), -1, dtype=np.int32)
     size = 0
     for f0 in range(m + 1):
         for f1 in range(max(0, f0 - first), f0 + 1):
@@ -80,7 +82,7 @@ def list_states(memory: Floats, m: int, weights: int, most: Ints, count: Counts,
                         for w1 in range(max(0, due_again - again), due_again + 1):
                             if held + memory[2] * (due - w0) + memory[3] * (due_again - w1) > memory[4]:
                                 continue
-                            place[f0, f0 - f1, f1 - b1, b1 - b0, due - w0, due_again - w1] = size
+                            place[f0 % 2, f0 - f1, f1 - b1, b1 - b0, due - w0, due_again - w1] = size
                             if size < count.shape[0]:
                                 _fill_state(place, (f0, f1, b1, b0, w0, w1), weights, count[size], before[size])
                             size += 1
@@ -104,7 +106,7 @@ def _fill_state(
         inside = 0 <= b0 <= b1 <= f1 <= f0 and now[WEIGHTS] >= 0 and now[WEIGHTS + 1] >= 0
         inside = inside and 0 <= waiting < place.shape[4] and 0 <= again < place.shape[5]
         if inside and f0 - f1 < place.shape[1] and f1 - b1 < place.shape[2] and b1 - b0 < place.shape[3]:
-            before[stream] = place[f0, f0 - f1, f1 - b1, b1 - b0, waiting, again]
+            before[stream] = place[f0 % 2, f0 - f1, f1 - b1, b1 - b0, waiting, again]
         now[stream] += 1
 
 

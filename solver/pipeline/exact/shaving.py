@@ -26,7 +26,7 @@ from solver.pipeline.quantise import quantise
 FIRST_PART, LEAST_PART = 0.25, 0.05  # of a window that a question leaves; with a closer horizon no less
 FIRST_WORK, FIRST_REACH = 128, 0.5  # of one horizon, in the work of its first windows; how far above the bound it lies
 MORE = 2  # of both, once all horizons were open
-MOST_JOINT_STATES = 2_000_000  # of all ranks of two stages: in `loop` a question takes 0.1 s and cuts little
+MOST_JOINT_STATES = 2_000_000  # of all ranks of two stages, below the value: in `loop` more, and questions cut little
 NEAR = 16  # horizons in this part of the gap are not told apart
 
 
@@ -117,10 +117,10 @@ def shave_windows(search: PipelineSearch, seconds: float) -> None:
     state_space = state_space_of(ticks.shape)
     if num_states(state_space) > MOST_STATES:
         return
-    joint = joint_ranks_of(ticks.shape) or no_joint_ranks(ticks.shape)
+    low, high = bound_ticks(search, ticks), value_ticks(search, ticks)
+    joint = _open_ranks(search, state_space, ticks.shape, high)
     if np.diff(joint.graph_at)[joint.graph].sum() > MOST_JOINT_STATES:
         return
-    low, high = bound_ticks(search, ticks), value_ticks(search, ticks)
     horizons = ShavingSearch(search, ticks, low, high, state_space, joint, low)
     with ThreadPoolExecutor(search.num_threads) as pool:
         while horizons.low < horizons.high and not stop():
@@ -131,6 +131,16 @@ def shave_windows(search: PipelineSearch, seconds: float) -> None:
             done = [one.work - work for one, work in zip(horizons.asked, before, strict=True)]
             charge(search.clock, WORK_S * max(max(done), 1))
             _learn(horizons)
+
+
+def _open_ranks(search: PipelineSearch, state_space: StateSpace, shape: PipelineShape, high: int) -> JointRanks:
+    """The ranks of two stages with the states that a walk passes which ends with the best value."""
+    joint = joint_ranks_of(shape)
+    if joint is None:
+        return no_joint_ranks(shape)
+    question = FeasibilitySearch(state_space, high, joint=joint)
+    charge(search.clock, WORK_S * question.work)
+    return with_open_states(joint, question.windows[0])
 
 
 def _ask(horizons: ShavingSearch) -> None:
