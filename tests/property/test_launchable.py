@@ -16,11 +16,11 @@ from models.request import PlanRequest
 from solver.planner import plan
 from tests.property.stack_checks import arguments_of, megatron_stops, titan_stops
 
-SEEDS = range(40)  # eighty requests take half a minute on one core
+SEEDS, FAST = range(40), 15  # eighty requests take half a minute on one core
 
 
 @pytest.mark.parametrize("framework", ["megatron-core", "torchtitan"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS[:FAST], *(pytest.param(one, marks=pytest.mark.slow) for one in SEEDS[FAST:])])
 def test_what_is_planned_for_a_stack_starts_there(framework: str, seed: int) -> None:
     """Only Megatron-LM's command line has less than the profile: multi-token prediction with learned positions."""
     request = PlanRequest.model_validate(_request(random.Random(seed), framework))

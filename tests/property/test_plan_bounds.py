@@ -196,7 +196,12 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     return num_timed, below
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = {"three types", "fast and small beside slow and roomy"}  # four seconds each; other bounds are tested on them
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in CASES]
+)
 def test_no_plan_is_faster_than_a_bound(name: str) -> None:
     num_timed, below = violations(name, number=12, seed=11)
     assert num_timed > 20

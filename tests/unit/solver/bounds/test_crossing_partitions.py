@@ -80,8 +80,15 @@ def placed(context: Context, configuration: Configuration, gpu_r: list[str]) -> 
 
 
 @pytest.mark.parametrize(("family", "num_ranks", "vpp"), SHAPES)
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("more", [{}, {"moe": EXPERTS}], ids=["dense", "experts"])
+@pytest.mark.parametrize(
+    ("more", "link"),
+    [
+        *(pytest.param({}, link, id=f"dense-{link}") for link in LINKS),
+        *(pytest.param({"moe": EXPERTS}, link, id=f"experts-{link}") for link in ("far", "thin one way")),
+        *(pytest.param({"moe": EXPERTS}, link, id=f"experts-{link}", marks=pytest.mark.slow)
+          for link in ("thin", "far and wide")),
+    ],
+)  # fmt: skip
 def test_no_placement_of_a_partition_is_faster_than_its_bound(
     more: dict[str, Any], link: str, family: str, num_ranks: int, vpp: int
 ) -> None:
