@@ -13,10 +13,14 @@ from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, MOS
 
 
 def within_framework(request: PlanRequest) -> PlanRequest:
-    """The request with only those allowed values that its framework runs; itself where it names none."""
+    """The request with only those allowed values that its framework runs; itself where it names none.
+
+    Where it runs none of the values of a name, these remain: such a request has no plan, `framework_reasons` says so.
+    """
     if request.constraints.framework is None:
         return request
-    narrowed = AllowedDegrees.model_validate({**dict(request.constraints.allowed), **_values(request)})
+    runs = {name: values for name, values in _values(request).items() if values}
+    narrowed = AllowedDegrees.model_validate({**dict(request.constraints.allowed), **runs})
     return request.with_constraints(allowed=narrowed)
 
 
