@@ -30,6 +30,7 @@ FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 
 # Of what is left, chosen by `pipeline_cases`: where questions have exact answers windows, shaving and proofs in turn;
 WINDOWS_SHARE, SHAVING_SHARE, PROOF_SHARES = 0.7, 0.5, (0.4,)
 CHAINS_SHARE, CHAINS_SHAVING_SHARE = 0.4, 0.65  # where they have none windows, before shaving and after it
+LAST_WINDOWS_SHARE = 0.9  # windows after shaving where no question of CP-SAT follows: tabu search finds less
 ANNEALING_ALONE_SHARE = 0.7  # the same where nothing is proven; tabu search alone takes the rest
 
 
@@ -98,11 +99,12 @@ def _search_and_prove(search: PipelineSearch) -> None:
     anneal(search, ANNEALING_SHARE * search.left_s)
     improve_by_windows(search, CHAINS_SHARE * search.left_s)
     shave_windows(search, CHAINS_SHAVING_SHARE * search.left_s)
-    improve_by_windows(search, CHAINS_SHARE * search.left_s)
     if search.problem.num_operations <= HORIZON_OPERATIONS:
+        improve_by_windows(search, CHAINS_SHARE * search.left_s)
         descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)
     else:
+        improve_by_windows(search, LAST_WINDOWS_SHARE * search.left_s)
         descend(search, search.left_s)
 
 
