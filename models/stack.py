@@ -257,21 +257,24 @@ class StackProfile(Frozen):
     @model_validator(mode="after")
     def _constants_have_a_meaning(self) -> Self:
         for name in type(self).model_fields:
-            constant = getattr(self, name)
-            if not isinstance(constant, Constant):
-                continue
-            if name.endswith("_overlap") and constant.value > 1:
-                raise ValueError(
-                    f"{name} is {constant.value:g}, but no more than all traffic can be hidden: state 0 to 1"
-                )
-            if name in SHARES_OF_A_WIRE and constant.value > 1:
-                raise ValueError(
-                    f"{name} is {constant.value:g}, but nothing reaches more than the whole rate: state at most 1; "
-                    "where a measurement says more, the rate of the GPU's links or network card is stated too low"
-                )
-            if name in DIVISORS and constant.value == 0:
-                raise ValueError(f"{name} is 0, but work is divided by this rate: state a positive number")
+            if isinstance(constant := getattr(self, name), Constant):
+                _check_constant(name, constant.value, name)
+        for index, one in enumerate(self.generations):
+            _check_constant(one.name, one.value, f"generations[{index}]: {one.name} on {one.generation}")
         return self
+
+
+def _check_constant(name: str, value: float, where: str) -> None:
+    """Raise ValueError for a value at which a constant has no meaning; `where` is how the message names it."""
+    if name.endswith("_overlap") and value > 1:
+        raise ValueError(f"{where} is {value:g}, but no more than all traffic can be hidden: state 0 to 1")
+    if name in SHARES_OF_A_WIRE and value > 1:
+        raise ValueError(
+            f"{where} is {value:g}, but nothing reaches more than the whole rate: state at most 1; "
+            "where a measurement says more, the rate of the GPU's links or network card is stated too low"
+        )
+    if name in DIVISORS and value == 0:
+        raise ValueError(f"{where} is 0, but work is divided by this rate: state a positive number")
 
 
 @cache

@@ -32,3 +32,15 @@ def test_nothing_reaches_more_than_the_whole_rate(name: str) -> None:
     assert getattr(StackProfile.model_validate({"name": "own", name: {"value": 1.0, "origin": "measured"}}), name)
     with pytest.raises(ValidationError, match="more than the whole rate"):
         StackProfile.model_validate({"name": "own", name: {"value": 1.01, "origin": "measured"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((name, 1.5) for name in (*OVERLAPS, *SHARES_OF_A_WIRE)), *((name, 0.0) for name in sorted(DIVISORS))],
+)
+def test_constants_of_a_generation_have_the_same_limits(name: str, value: float) -> None:
+    """A rate of 0 on one generation was divided by, and ended planning with an internal error."""
+    own = {"generation": "hopper", "name": name, "value": value}
+    with pytest.raises(ValidationError, match=rf"generations\[0\]: {name} on hopper is {value:g}"):
+        StackProfile.model_validate({"name": "own", "generations": [own]})
+    assert StackProfile.model_validate({"name": "own", "generations": [{**own, "value": 0.9}]})
