@@ -218,7 +218,8 @@ class Workload(Frozen):
     precision: Precision = Field(
         "bf16",
         description="Precision of training. fp32: 32-bit weights, activations and messages, products in "
-        "TF32 where the GPU type has it; all others keep and send 16-bit values.",
+        "TF32 where the GPU type has it; all others keep and send 16-bit values. Pools whose GPU type has no peak at "
+        "it are left out where others have one.",
         examples=["bf16"],
     )
     flash_attention: bool = Field(
