@@ -78,7 +78,7 @@ def test_memory_of_both_stages_of_a_rank_counts() -> None:
     problem = pipeline(4, 8, chunks=2, hops=[cut(1, 2.0), cut(5, 2.0)], ranks=budget(4, 3.0))
     shape = quantise(shape_of(problem), 0.125).shape
     alone, together = state_space_of(shape), joint_ranks_of(shape)
-    horizon = round(makespan_bound(shape) * 1.03)
+    horizon = round(makespan_bound(shape) * 1.02)
     assert FeasibilitySearch(alone, horizon).status == OPEN
     assert FeasibilitySearch(alone, horizon, joint=together).status == REFUTED
 

@@ -97,15 +97,18 @@ def test_the_loss_of_the_fastest_gpus_leaves_configurations_that_were_not_there(
     assert own_bound_s(after, before, 1e9, lambda: False) < float("inf")
 
 
+IN_FP8 = GPU | {"fp8_flops_per_s": 2e15}
+
+
 def _of_two_types(east: dict[str, Any], west: dict[str, Any]) -> PlanRequest:
     """Two hosts of one type in the east and one of another in the west, and what is said of either pool."""
-    pools = [pool("east", 2, **east), pool("west", 1, **west)]
+    pools = [pool("east", 2, **{"gpu": IN_FP8, **east}), pool("west", 1, **west)]
     job = {**workload(), "precision": "fp8", "layer_profiles": []}
     return build_request(cluster=cluster() | {"pools": pools}, workload=job)
 
 
-SMALL = GPU | {"name": "small-gpu", "memory_bytes": 5e10}
-FASTER_IN_FP8 = GPU | {"name": "fp8-gpu", "fp8_flops_per_s": 4e15}
+SMALL = IN_FP8 | {"name": "small-gpu", "memory_bytes": 5e10}
+FASTER_IN_FP8 = IN_FP8 | {"name": "fp8-gpu", "fp8_flops_per_s": 4e15}
 
 
 @pytest.mark.parametrize(
