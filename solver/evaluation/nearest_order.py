@@ -29,46 +29,41 @@ def in_nearest_order(context: Context, candidate: Candidate) -> Candidate:
     a loop it goes back to the first rank. As it is where replicas take several routes or ranks are pinned.
     """
     route, configuration = candidate.routes[0], candidate.configuration
-    if len(candidate.routes) > 1 or context.request.constraints.pins:
+    ranks = zip(route.pools, route.first_group, strict=True)
+    runs = [tuple(own) for _, own in groupby(ranks, lambda rank: rank[0])]
+    if len(candidate.routes) > 1 or context.request.constraints.pins or not 2 < len(runs) <= MOST_RUNS:
         return candidate
     num_bytes = configuration.degrees.dp * float(boundary_bytes(context.job, columns_of(configuration))[0])
     place_of = {pool: context.pools[pool].place for pool in route.pools}
     index = {place: number for number, place in enumerate(dict.fromkeys(place_of.values()))}
     step_s = steps_between_s(context.topology, list(index), num_bytes)
 
-    def far_s(here: Rank, there: Rank) -> float:
-        return float(step_s[index[place_of[here[0]]], index[place_of[there[0]]]])
-
     def way_s(runs: Sequence[Run]) -> float:
-        ends = [runs[-1][-1], runs[0][0]] if configuration.family == "loop" else []
-        return sum(far_s(*pair) for pair in chain(pairwise(chain.from_iterable(runs)), pairwise(ends)))
+        at = [index[place_of[run[0][0]]] for run in runs]
+        steps = pairwise([*at, at[0]] if configuration.family == "loop" else at)
+        return sum(float(step_s[step]) for step in steps)
 
-    ranks = list(zip(route.pools, route.first_group, strict=True))
-    found = _shortest(ranks, lambda rank: context.pools[rank[0]].gpu.name, way_s)
-    pools, first_group = zip(*found, strict=True)
+    shortest = _shortest(runs, lambda run: context.pools[run[0][0]].gpu.name, way_s)
+    pools, first_group = zip(*chain.from_iterable(shortest), strict=True)
     return replace(candidate, routes=(replace(route, pools=pools, first_group=first_group),))
 
 
 def _shortest(
-    ranks: Sequence[Rank], type_of: Callable[[Rank], str], way_s: Callable[[Sequence[Run]], float]
-) -> list[Rank]:
-    """The ranks in the order that no change makes shorter."""
-    runs = [tuple(own) for _, own in groupby(ranks, lambda rank: rank[0])]
-    least_s, is_best = way_s(runs), not 2 < len(runs) <= MOST_RUNS
-    while not is_best:
+    runs: Sequence[Run], type_of: Callable[[Run], str], way_s: Callable[[Sequence[Run]], float]
+) -> Sequence[Run]:
+    """The runs in the order that no change makes shorter."""
+    while True:
         best = min(_changed(runs, type_of), key=way_s, default=runs)
-        best_s = way_s(best)
-        is_best = best_s >= least_s
-        if not is_best:
-            runs, least_s = best, best_s
-    return list(chain.from_iterable(runs))
+        if way_s(best) >= way_s(runs):
+            return runs
+        runs = best
 
 
-def _changed(runs: Sequence[Run], type_of: Callable[[Rank], str]) -> Iterator[list[Run]]:
+def _changed(runs: Sequence[Run], type_of: Callable[[Run], str]) -> Iterator[list[Run]]:
     """With some runs of one type in a row turned round (2-opt), or with two of one type exchanged that are equally
     long.
     """
-    types = [type_of(run[0]) for run in runs]
+    types = [type_of(run) for run in runs]
     for here, there in combinations(range(len(runs)), 2):
         before, between, after = runs[:here], runs[here + 1 : there], runs[there + 1 :]
         if len(set(types[here : there + 1])) == 1:
