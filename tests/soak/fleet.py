@@ -159,8 +159,10 @@ class Fleet:
         if living:
             victim = self.dice.choice(living).process
             victim.signal(signal.SIGSTOP)
-            time.sleep(SETTINGS["dead_worker_s"] + 1.0)
-            victim.signal(signal.SIGCONT)
+            try:
+                time.sleep(SETTINGS["dead_worker_s"] + 1.0)
+            finally:
+                victim.signal(signal.SIGCONT)
         return bool(living)
 
     def _kill_child(self) -> bool:
@@ -191,11 +193,7 @@ class Fleet:
         victim.kill()
 
     def _freeze_one(self, victim: psutil.Process) -> None:
-        """A process that gets no time, as on a machine with far too much to do: slow is not killed."""
-        victim.suspend()
-        time.sleep(self.dice.uniform(1.0, SETTINGS["soft_grace_s"] + 3.0))
-        with suppress(psutil.NoSuchProcess):
-            victim.resume()
+        freeze(victim, self.dice.uniform(1.0, SETTINGS["soft_grace_s"] + 3.0))
 
     def _fill_disk(self) -> bool:
         assert self.disk is not None
@@ -228,6 +226,19 @@ class Fleet:
         time.sleep(self.dice.uniform(0.0, 2.0))
         self.server.start()
         return True
+
+
+def freeze(victim: psutil.Process, seconds: float) -> None:
+    """Give a process no time for so long, as on a machine with far too much to do: slow is not killed.
+
+    A soak that is stopped meanwhile leaves nothing frozen, which would never see that its owner has ended.
+    """
+    victim.suspend()
+    try:
+        time.sleep(seconds)
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            victim.resume()
 
 
 def _searches(member: Member) -> list[psutil.Process]:

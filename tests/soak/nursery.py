@@ -1,10 +1,12 @@
 """A process that has imported everything and forks the programs of a soak, so that a start costs no imports.
 
-What is forked is a process of its own with a group of its own, like one started by hand.
+What is forked is a process of its own with a group of its own, like one started by hand; but it never outlives the
+nursery, nor the nursery the soak, however that one is stopped.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -16,6 +18,7 @@ from typing import IO
 
 import psutil
 
+from app.jobs.processes import PR_SET_PDEATHSIG
 from tests.soak import clock  # before whatever keeps the function that tells the time
 from tests.unit.app import serve_fake
 from tests.unit.app.programs import ROOT
@@ -68,30 +71,39 @@ class Nursery:
         return Program(int(self._process.stdout.readline()))
 
     def close(self) -> None:
-        """End the nursery; programs must have ended before."""
+        """End the nursery, and with it every program that has not ended before."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
 
 
 def main() -> None:
     """Fork once for every line of arguments and say the id of the child."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the soak, which then ends the programs
+    nursery = os.getpid()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            _become(json.loads(line))
+            _become(json.loads(line), nursery)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 
 
-def _become(arguments: list[str]) -> None:
+def _become(arguments: list[str], nursery: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
+    # A soak that is stopped between a fork and the answer knows nothing of this program and cannot end it.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != nursery:  # which has ended meanwhile
+        os._exit(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
