@@ -92,9 +92,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """Errors by family, the ranking, and our schedule per cell. `pairs` counts pairs that differ by more than 5 %."""
+    """Errors by family, the ranking, and our schedule per cell. `pairs` counts pairs that differ by more than 5 %.
+
+    `by_message` has the errors of schedules with asynchronous sends, by what a message takes in forwards: "0.25".
+    """
 
     errors: ValidationReport
+    by_message: Mapping[str, ErrorSummary]
     pairs: int
     pairs_right: int
     cells: tuple[Cell, ...]
@@ -129,15 +133,18 @@ def validate_pipeline(
         if good:
             skipped["no 1F1B row without delay to take the profile from"] = len(good)
         empty = ValidationReport(families={}, total=ErrorSummary(rows=0, skipped=skipped))
-        return PipelineReport(empty, 0, 0, (), None)
+        return PipelineReport(empty, {}, 0, 0, (), None)
     predicted = [predict_s(row, profile) for row in good]
-    builder = ReportBuilder()
+    builder, by_message = ReportBuilder(), ReportBuilder()
     for row, seconds in zip(good, predicted, strict=True):
         builder.add(f"{row.schedule} {'delayed' if row.delayed else 'zero delay'}", seconds, row.measured_s)
+        if row.schedule not in STATIC:
+            by_message.add(f"{row.transfer_s / row.forward_s:g}", seconds, row.measured_s)
     found = builder.build()
     report = replace(found, total=replace(found.total, skipped=skipped))
     pairs, right = rank_pairs(good, predicted)
-    return PipelineReport(report, pairs, right, tuple(_cells(good, profile, schedule)), profile)
+    cells = tuple(_cells(good, profile, schedule))
+    return PipelineReport(report, by_message.build().families, pairs, right, cells, profile)
 
 
 def read_rows(rows: Iterable[Mapping[str, str]]) -> tuple[list[Row], dict[str, int]]:

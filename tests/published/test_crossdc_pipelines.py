@@ -82,6 +82,12 @@ def test_schedules_are_ranked_as_measured(report: PipelineReport) -> None:
     assert report.ranking_share >= 0.9
 
 
+def test_asynchronous_schedules_are_within_5_percent_unless_messages_take_two_forwards(report: PipelineReport) -> None:
+    assert {name: one.rows for name, one in report.by_message.items()} == {"0": 1, "0.25": 2, "2": 2}
+    assert report.by_message["0.25"].mean_abs_pct <= 5
+    assert report.by_message["2"].bias_pct == -report.by_message["2"].mean_abs_pct, "faster than measured"
+
+
 def test_a_row_that_cannot_be_predicted_is_counted_with_its_reason() -> None:
     odd = [{**rows()[0], "schedule": "Other"}, {**rows()[0], "pp": ""}]
     skipped = validate_pipeline(rows() + odd, schedule=one_greedy).errors.total.skipped
