@@ -216,8 +216,8 @@ class _Narrowed:
     def _is_proven(self, request: PlanRequest, stopped: Callable[[], bool]) -> bool:
         """Whether bounds show that no plan reaches the target, with the usual degrees or any others."""
         every, target_s = with_every_degree(within_framework(request)), self.asked.target_s
-        spaces = [request] if every is None else [request, every]
-        return all(least_bound_s(one, target_s * (1.0 + PRECISION), stopped) > target_s for one in spaces)
+        spaces, clock = [request] if every is None else [request, every], self.asked.searches.hooks.clock
+        return all(least_bound_s(one, target_s * (1.0 + PRECISION), stopped, clock) > target_s for one in spaces)
 
     def changes(self, base: PlanRequest, factor: float) -> tuple[Change, ...]:
         """What leaves this part of what there is."""

@@ -15,6 +15,7 @@ import numpy as np
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.arrays import IntArray
+from solver.clock import Clock
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, EVEN
 from solver.questions.own_rows import layer_split_of
@@ -25,8 +26,8 @@ from solver.questions.standing import Standing
 class MoveBounds:
     """The fewest moves of any placement (`moved`) and bounds of the time, of every configuration of a request."""
 
-    def __init__(self, request: PlanRequest, standing: Standing) -> None:
-        self.rows = RowBounds(request, guessed=False)
+    def __init__(self, request: PlanRequest, standing: Standing, clock: Clock) -> None:
+        self.rows = RowBounds(request, clock, guessed=False)
         columns, layer_split = self.rows.space.columns, self.rows.space.layer_split
         self.moved: IntArray = columns.pp * columns.dp
         degrees = standing.configuration.degrees

@@ -6,6 +6,7 @@ fitted on it alone are left to a split by GPU type. The even split goes by the s
 network. Ranks go by the number of buildings.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -15,6 +16,7 @@ import numpy as np
 from models.cluster import GpuType
 from models.request import PlanRequest
 from solver.arrays import BoolArray
+from solver.clock import Clock
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import (
     BY_GPU_TYPE,
@@ -39,7 +41,13 @@ from solver.search.warm_start import allowing_only
 PRICED_BY = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "sharding", "shard_group", "recompute")  # a layer's time
 
 
-def own_bound_s(smaller: PlanRequest, larger: PlanRequest, target_bound_s: float, stopped: Callable[[], bool]) -> float:
+def own_bound_s(
+    smaller: PlanRequest,
+    larger: PlanRequest,
+    target_bound_s: float,
+    stopped: Callable[[], bool],
+    clock: Clock = time.monotonic,
+) -> float:
     """No plan of an own configuration of the smaller request takes less, as far as it matters up to `target_bound_s`.
 
     Infinite where there is none. Only for requests of which `direction` says that one has nothing but more.
@@ -50,7 +58,7 @@ def own_bound_s(smaller: PlanRequest, larger: PlanRequest, target_bound_s: float
     typed = allowing_only(small.request, {"layer_split": "by_gpu_type"}) if _only_typed(small, large) else small.request
     if typed is None:
         return inf
-    rows = RowBounds(typed, guessed=False)
+    rows = RowBounds(typed, clock, guessed=False)
     own = own_rows(rows.context, rows.space, large)
     rows.price(own, target_bound_s, stopped)
     return float(rows.seconds[own].min(initial=inf))

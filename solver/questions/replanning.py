@@ -148,7 +148,7 @@ class ReplanSearch:
         narrow = _with_degrees(self.request, like)
         if narrow is None or not self.context.pools:
             return
-        rows = RowBounds(narrow)
+        rows = RowBounds(narrow, self.searches.hooks.clock)
 
         def late() -> bool:
             return self.stopped() or (stopped() and bool((rows.state == PRICED).any()))

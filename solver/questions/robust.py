@@ -246,7 +246,8 @@ def _explore(asked: _Asked) -> Iterator[None]:
         return
     rows, plans = [], [one.plan for one in asked.outcomes if isinstance(one, Planned)]
     for world in asked.worlds:
-        rows.append(RowBounds(reduce(covering, (one.configuration for one in plans), world.context.request)))
+        covered = reduce(covering, (one.configuration for one in plans), world.context.request)
+        rows.append(RowBounds(covered, asked.hooks.clock))
         if asked.hooks.stopped() or sum(len(one) for one in rows) > MOST_ROWS:
             return
     bounds = RobustBounds(rows, asked.combine)

@@ -3,6 +3,7 @@
 A configuration is a row of the space.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
@@ -14,6 +15,14 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
+from solver.clock import (
+    WORK_PER_BOUNDED_POOL,
+    WORK_PER_PRICED_ROW_S,
+    WORK_PER_REFINED_BOUND_S,
+    WORK_PER_ROW_S,
+    Clock,
+    charge,
+)
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
@@ -31,13 +40,15 @@ SCREENED, PRICED, REFINED = range(3)
 class RowBounds:
     """A time that no plan is below, of every configuration of a request; infinite where it does not fit.
 
-    `seconds[row]` starts with the screening bound and only rises. What is not `guessed` costs half.
+    `seconds[row]` starts with the screening bound and only rises. What is not `guessed` costs half. `clock` is charged
+    for listing, pricing and refining.
     """
 
-    def __init__(self, request: PlanRequest, *, guessed: bool = True) -> None:
-        self.request = within_framework(request)
+    def __init__(self, request: PlanRequest, clock: Clock = time.monotonic, *, guessed: bool = True) -> None:
+        self.request, self._clock = within_framework(request), clock
         self.context = Context.of(self.request)
         self.space: Space = enumerate_space(self.request)
+        charge(clock, WORK_PER_ROW_S * len(self.space))
         self.seconds: FloatArray = np.zeros(0)
         self.guess_s: FloatArray = np.zeros(0)
         if len(self.space):
@@ -61,6 +72,7 @@ class RowBounds:
             if len(rows) > PORTION:
                 rows = rows[np.argpartition(self.seconds[rows], PORTION)[:PORTION]]
             bounds = lower_bounds(self.context, self.space.take(rows))
+            charge(self._clock, WORK_PER_PRICED_ROW_S * len(rows) * len(self.context.gpu_classes))
             priced = np.where(bounds.fits, bounds.iteration_s, np.inf)
             self.seconds[rows] = np.maximum(self.seconds[rows], priced)
             self.guess_s[rows] = bounds.guess_s
@@ -73,7 +85,8 @@ class RowBounds:
             if not len(rows):
                 return
             row = int(rows[np.argmin(self.seconds[rows])])
-            bound_s = refined_bound_s(self.context, [self.configuration(row)], cutoff_s)
+            _charge_refined(self._clock, self.context)
+            bound_s = refined_bound_s(self.context, [self.configuration(row)], cutoff_s, self._clock)
             self.seconds[row] = max(self.seconds[row], bound_s)
             self.state[row] = REFINED
 
@@ -91,30 +104,39 @@ def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
     return list(np.split(number, np.cumsum([len(space) for space in spaces])[:-1]))
 
 
-def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool]) -> float:
+def _charge_refined(clock: Clock, context: Context) -> None:
+    charge(clock, WORK_PER_REFINED_BOUND_S * (1.0 + WORK_PER_BOUNDED_POOL * len(context.pools)))
+
+
+def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool], clock: Clock) -> float:
     """What no plan of a request falls below, without looking for one, as far as it is below `cutoff_s`.
 
-    Prices what may hold the least bound, then refines it, until time is up or the cutoff is reached. Only for requests
-    whose objective is the iteration time.
+    Prices what may hold the least bound, then refines it, until time is up or the cutoff is reached; `clock` is charged
+    for both. Only for requests whose objective is the iteration time.
     """
     request = within_framework(request)
     context, space = Context.of(request), enumerate_space(request)
+    charge(clock, WORK_PER_ROW_S * len(space))
     if not len(space):
         return cutoff_s
     frontier = Frontier(context, space, Goal.of(context), late=lambda: True)  # no guesses: no plan is sought
     while not stopped() and frontier.least_bound < cutoff_s:
-        if not frontier.load(cutoff_s, planned=True) and not _refined(frontier, cutoff_s):
+        num_priced = frontier.load(cutoff_s, planned=True)
+        charge(clock, WORK_PER_PRICED_ROW_S * num_priced * len(context.gpu_classes))
+        if not num_priced and not _refined(frontier, cutoff_s, clock):
             break
     return min(frontier.least_bound, cutoff_s)
 
 
-def _refined(frontier: Frontier, cutoff_s: float) -> bool:
+def _refined(frontier: Frontier, cutoff_s: float, clock: Clock) -> bool:
     """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
+    context = frontier.context
     for indices in frontier.unrefined(cutoff_s, 1):
         one = alike_configurations(frontier, indices, cutoff_s)
         frontier.set_refined(indices)
+        _charge_refined(clock, context)
         bound_s = refined_bound_s(
-            frontier.context, one.configurations, one.target_bound_s, quick=one.quick, effort=one.effort
+            context, one.configurations, one.target_bound_s, clock, quick=one.quick, effort=one.effort
         )
         for index in indices:
             frontier.raise_bound(index, bound_s)

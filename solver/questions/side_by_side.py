@@ -169,7 +169,8 @@ class SideComparison:
         hooks, base = self.searches.hooks, self.base.outcome
         if self.measure.kind == "iteration_time" and isinstance(base, Planned):
             late, whole = partial(hooks.is_late, until_s), covering(within_framework(request), base.plan.configuration)
-            return self.measure.of_seconds(request, least_bound_s(whole, base.plan.metrics.iteration_s, late))
+            least_s = least_bound_s(whole, base.plan.metrics.iteration_s, late, hooks.clock)
+            return self.measure.of_seconds(request, least_s)
         limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
@@ -179,12 +180,13 @@ class SideComparison:
         """What a bound of a larger world proves of one with nothing but less, whose own configurations count, too."""
         if smaller == larger:
             return bound
-        base, late = self.base.outcome, partial(self.searches.hooks.is_late, until_s)
+        base, hooks = self.base.outcome, self.searches.hooks
         if self.measure.kind != "iteration_time" or not isinstance(base, Planned):
             contexts = (Context.of(one) for one in map(within_framework, (smaller, larger)))
             return bound if has_every_row(*contexts) else None
         enough_s = base.plan.metrics.iteration_s
-        own_s = self.own_s.once((smaller, larger), lambda: own_bound_s(smaller, larger, enough_s, late))
+        late = partial(hooks.is_late, until_s)
+        own_s = self.own_s.once((smaller, larger), lambda: own_bound_s(smaller, larger, enough_s, late, hooks.clock))
         return min(bound, self.measure.of_seconds(smaller, own_s))
 
     def plan_base(self, limit_s: float, publish: Callable[[], None]) -> None:
@@ -252,9 +254,9 @@ class SideComparison:
     def bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
         """A world of which a plan is known, with a bound of all its configurations. Only for iteration times."""
         assert isinstance(side.outcome, Planned)
-        late, best = partial(self.searches.hooks.is_late, until_s), side.outcome.plan
-        whole = covering(within_framework(request), best.configuration)
-        least_s = least_bound_s(whole, best.metrics.iteration_s, late)
+        hooks, best = self.searches.hooks, side.outcome.plan
+        late, whole = partial(hooks.is_late, until_s), covering(within_framework(request), best.configuration)
+        least_s = least_bound_s(whole, best.metrics.iteration_s, late, hooks.clock)
         return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
 
     def carried(self, request: PlanRequest, until_s: float, *, as_it_stands: bool = False) -> Side:

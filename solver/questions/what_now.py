@@ -191,7 +191,7 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
     if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
         return
     began_s = hooks.clock()
-    bounds = replanning.bounds = MoveBounds(replanning.covering(), replanning.standing)
+    bounds = replanning.bounds = MoveBounds(replanning.covering(), replanning.standing, hooks.clock)
     learned.bounds_s = hooks.clock() - began_s
     chosen = _chosen(replanning, tolerance)
     if chosen is not None and chosen.num_moved:
@@ -213,7 +213,7 @@ def _inherit(replanning: ReplanSearch, hooks: RunHooks) -> None:
         return
     after = replanning.request.with_cluster(fabric=before.cluster.fabric)  # which says nothing of any plan
     if direction(before, after) == "less":
-        own_s = own_bound_s(replanning.covering(), before, bound_s, hooks.stopped)
+        own_s = own_bound_s(replanning.covering(), before, bound_s, hooks.stopped, hooks.clock)
         replanning.inherited_s = max(replanning.inherited_s, min(bound_s, own_s))
 
 
