@@ -23,9 +23,7 @@ from tests.counted import BUSY_S, COUNTED
 
 HOWTOS = Path(__file__).resolve().parents[2] / "docs/howto"
 TIME_LIMIT = re.compile(r'("time_limit_s": |--time-limit )([0-9.]+)')
-IN_A_HURRY = 0.25  # of the time that a page gives a search
 AS_WRITTEN = 1.0
-EITHER_WAY = pytest.mark.parametrize("time", [IN_A_HURRY, pytest.param(AS_WRITTEN, marks=pytest.mark.slow)])
 BLOCK = re.compile(r"<!-- (file: [\w.-]+|runs|fails|says) -->\n```\w*\n(.*?)```", re.DOTALL)
 
 
@@ -35,6 +33,14 @@ class Said:
 
     code: int
     errors: str
+
+
+def either_way(in_a_hurry: float) -> pytest.MarkDecorator:
+    """Plays a page with this part of the time that it gives each search, and among the slow tests as it is written.
+
+    The part is the least with which every question of the page still has all that the page shows of it.
+    """
+    return pytest.mark.parametrize("time", [in_a_hurry, pytest.param(AS_WRITTEN, marks=pytest.mark.slow)])
 
 
 def blocks(name: str) -> list[tuple[str, str]]:

@@ -9,10 +9,10 @@ import pytest
 
 from models.least import SizingAnswer
 from models.worth import WorthAnswer
-from tests.docs.player import EITHER_WAY, play
+from tests.docs.player import either_way, play
 
 
-@EITHER_WAY
+@either_way(0.25)
 def test_the_howto_says_what_happens(
     time: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
