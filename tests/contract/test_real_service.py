@@ -150,14 +150,14 @@ def test_the_demo_plans_over_http_and_leaves_its_files(tmp_path: Path) -> None:
 
 def test_a_search_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
     """Never worse in plan or bound, and the plan says where it began."""
-    far = {**named_entry("examples", "llama-405b-two-buildings"), "options": {"time_limit_s": 8.0, "workers": 1}}
+    far = {**named_entry("examples", "llama-405b-two-buildings"), "options": {"time_limit_s": 5.0, "workers": 1}}
     found: list[dict[str, Any]] = []
     client = Client(HOST, port := free_port())
     for number in range(2):
         with program("serve", port, sqlite(tmp_path), "one", **PATIENT) as service:
             ready(client)
             path = "/v1/plans" if not number else f"/v1/plans/{found[0]['id']}:resume"
-            body = far if not number else {"time_limit_s": 5.0}
+            body = far if not number else {"time_limit_s": 3.0}
             plan_id = client.post(path, body)["id"]
             await_(lambda plan_id=plan_id: state_of(client, plan_id) == "succeeded", "planned", pause_s=0.1)
             found.append(json.loads(client.get(f"/v1/plans/{plan_id}")))
