@@ -76,6 +76,17 @@ def hosts_of(ranks: RankRange, gpus_per_host: int) -> Iterator[str]:
         yield name
 
 
+def may_be_same(one: str, other: str) -> bool:
+    """Whether two names may mean one host: some tools print all labels of a name, others leave the last ones out.
+
+    Hosts of two buildings may share their first label, and an address has the same one in a whole network.
+
+    >>> may_be_same("n1.east", "n1"), may_be_same("n1.east", "n1.west"), may_be_same("10.0.0.1", "10.0.0.2")
+    (True, False, False)
+    """
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
 def nodes(hosts: Sequence[str]) -> list[tuple[str, int]]:
     """Runs of ranks on the same host, in the order of ranks: the host and how many.
 

@@ -6,7 +6,8 @@ The order of nodes realises the placement: torchrun numbers ranks by node rank, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from app.exporters.hosts import host_of_ranks, nodes
 from app.exporters.target import Target, header
@@ -35,7 +36,23 @@ def torchrun_script(plan: Plan, request: PlanRequest | None = None) -> str:
     sizes = {num_ranks for _, num_ranks in found}
     if len(sizes) > 1:
         raise _refused(f"hosts hold {min(sizes)} to {max(sizes)} ranks, torchrun starts the same number on each")
-    return render("torchrun.sh.j2", header=header(TARGET, losses(plan, request)), hosts=hosts, per_node=found[0][1])
+    return render("torchrun.sh.j2", header=header(TARGET, losses(plan, request)), hosts=hosts,
+                  patterns=[" | ".join(one) for one in _patterns(hosts)], per_node=found[0][1])  # fmt: skip
+
+
+def _patterns(hosts: Sequence[str]) -> Iterator[list[str]]:
+    """What `hostname` may print on each host, as patterns of a shell.
+
+    Names of other lengths count where no other host has the same first label.
+
+    >>> list(_patterns(["n1", "n2.east", "n3.east", "n3.west"]))
+    [['n1', 'n1.*'], ['n2.east', 'n2.east.*', 'n2'], ['n3.east'], ['n3.west']]
+    """
+    hosts_of_label = Counter(host.partition(".")[0] for host in hosts)
+    for host in hosts:
+        first = host.partition(".")[0]
+        longer_or_short = [f"{host}.*", first] if hosts_of_label[first] == 1 else []
+        yield list(dict.fromkeys((host, *longer_or_short)))
 
 
 def _refused(what: str) -> Refused:

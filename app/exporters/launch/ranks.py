@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from app.exporters.cells import csv_text, harmless
-from app.exporters.hosts import buildings_of_places, hosts_of, pools_of, ranges
+from app.exporters.hosts import buildings_of_places, hosts_of, may_be_same, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -119,7 +119,7 @@ def seen_ranks(log: str) -> list[RankSeen]:
 def compared(rows: Sequence[RankRow], seen: Sequence[RankSeen]) -> list[str]:
     """What differs between the plan and the started job, a line each; the most telling first."""
     expected = {rank: row for row in rows for rank in range(row.first_rank, row.first_rank + row.num_ranks)}
-    building_of_host = {_short(host): row.building for row in rows for host in row.hosts}
+    building_of_host = {host: row.building for row in rows for host in row.hosts}
     times = Counter(one.rank for one in seen)
     problems = [
         _counted("ranks did not report", sorted(set(expected) - set(times))),
@@ -134,18 +134,20 @@ def compared(rows: Sequence[RankRow], seen: Sequence[RankSeen]) -> list[str]:
 
 
 def _wrong(one: RankSeen, row: RankRow, building_of_host: dict[str, str]) -> Iterator[str]:
-    if _short(one.host) not in map(_short, row.hosts):
+    if one.host not in row.hosts and not any(may_be_same(one.host, host) for host in row.hosts):
         planned = row.hosts[0] if len(row.hosts) == 1 else f"one of {len(row.hosts)} hosts from {row.hosts[0]}"
-        where = building_of_host.get(_short(one.host), "no building of the plan")
+        where = _building(one.host, building_of_host)
         yield f"rank {one.rank} is on {one.host} ({where}), the plan has it on {planned} ({row.building})"
     elif one.local_rank != row.local_rank(one.rank):
         planned_local = row.local_rank(one.rank)
         yield f"rank {one.rank} is local rank {one.local_rank} of {one.host}, the plan has it as {planned_local}"
 
 
-def _short(host: str) -> str:
-    """A host's name up to the first dot: some tools print it in full."""
-    return host.partition(".")[0]
+def _building(host: str, building_of_host: dict[str, str]) -> str:
+    """The building of a host of the plan, also where its name was printed in another length."""
+    found = building_of_host.get(host)
+    alike = (building for name, building in building_of_host.items() if may_be_same(host, name))
+    return found or next(alike, "no building of the plan")
 
 
 def _counted(what: str, ranks: Sequence[int]) -> str:
