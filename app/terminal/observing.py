@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
     from app.client.blocking import Client
     from app.observations.beside import Observation
+    from app.observations.measured import Measured
     from models.plan import Plan
     from models.request import PlanRequest
 
 GB = 1e9
+TRACE = "trace"  # what `app.observations` calls the tool of a trace
 
 
 def observe(
@@ -59,7 +62,7 @@ def observe(
                       remedy="Record whole steps: two and more.")  # fmt: skip
     seen = observation(found, runs, tolerance=tolerance)
     if rows is not None and asked is not None:
-        row = calibration_row(found, asked, seen, next(one.tool for one in runs if one.step_s))
+        row = calibration_row(found, asked, seen, _framework(runs, asked))
         _add_row(rows, row, quiet=screen.quiet)
     screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     raise typer.Exit(ExitCode.PLANNED if seen.as_planned else ExitCode.INFEASIBLE)
@@ -87,6 +90,13 @@ def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
         return
     kept = read_rows(str(path)) if path.exists() else []
     write(path, as_csv([*kept, row]).encode(), quiet=quiet)
+
+
+def _framework(runs: Sequence[Measured], asked: PlanRequest) -> str:
+    """Who trained: as a log tells, or the framework that the job was planned for; a trace tells neither."""
+    logged = [one.tool for one in runs if one.step_s and one.tool != TRACE]
+    planned_for = asked.constraints.framework
+    return next(iter(logged), planned_for.name if planned_for is not None else "")
 
 
 def print_observation(console: Console, seen: Observation) -> None:

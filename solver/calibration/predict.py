@@ -61,7 +61,7 @@ def candidates(run: Run) -> list[dict[str, int]]:
             "micro_batch": size,
             "num_microbatches": math.ceil(per_replica / size),
             "sharding": SHARDING_CODES.index(knobs.sharding),
-            "shard_group": knobs.dp,
+            "shard_group": knobs.shard_group or knobs.dp,
             "recompute": RECOMPUTE_CODES.index(mode),
         }
         for mode in modes
@@ -97,7 +97,7 @@ def predict(runs: Sequence[Run]) -> list[RunPrediction]:
     for index, run in enumerate(runs):
         if run.stack not in stacks:
             stacks.append(run.stack)
-        key = (structure(run.job), run.gpu.name, run.fabric, stacks.index(run.stack), schedule_of(run.knobs))
+        key = (structure(run.job), run.gpu, run.fabric, stacks.index(run.stack), schedule_of(run.knobs))
         groups.setdefault(key, []).append((index, run))
     found: dict[int, RunPrediction] = {}
     for members in groups.values():

@@ -1,6 +1,4 @@
-"""Makes the inputs of the cost model of one row of measured training data, or skips it with a reason. Columns are
-those of `docs/howto/fit-a-profile.md`.
-"""
+"""Makes the inputs of the cost model of one row of `docs/howto/fit-a-profile.md`, or skips it with a reason."""
 
 from __future__ import annotations
 
@@ -67,6 +65,7 @@ class RunConfiguration:
     schedule: str
     one_layer_per_chunk: bool
     stage_layers: tuple[int, ...] = ()
+    shard_group: int | None = None  # replicas that share one copy of the sharded state; all, where it is None
 
 
 @dataclass(frozen=True)
@@ -152,8 +151,9 @@ def _gpu(cells: Mapping[str, str]) -> GpuType:
     text = cells.get("gpu", "").upper()
     if not text:
         raise SkipRow("gpu is not stated")
-    name = next((full for prefix, full in _GPU_ALIASES if text.startswith(prefix)), None)
-    if name is None or name not in entry_names("gpus"):
+    aliases = (*((one.upper(), one) for one in entry_names("gpus")), *_GPU_ALIASES)
+    name = next((full for prefix, full in aliases if text.startswith(prefix)), None)
+    if name is None:
         raise SkipRow("GPU type is not in the catalogue")
     gpu = GpuType.model_validate(named_entry("gpus", name))
     rate = re.search(r"NVLink (\d+) GB/s/dir", cells.get("network", ""))
@@ -166,7 +166,7 @@ def _fabric(cells: Mapping[str, str], gpu: GpuType) -> Fabric:
     network = cells.get("network", "")
     usual = next((rate for prefix, rate in _NIC_GBIT if gpu.name.startswith(prefix)), 400.0)
     nic = usual
-    if found := re.search(r"(\d+)x(\d+)G", network):
+    if found := re.search(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)G", network):
         nic = float(found[1]) * float(found[2]) / per_host
     elif found := re.search(r"(\d+) Gb/s[\w ]* per node", network):
         nic = float(found[1]) / per_host
