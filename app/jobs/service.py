@@ -21,7 +21,7 @@ from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.response_cache import BRIEFLY_S, ResponseCache
 from app.jobs.search import fault_of
-from app.jobs.submission import Submitted, new_plan, submitted_once
+from app.jobs.submission import Submitted, check_replayed, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
@@ -149,7 +149,10 @@ class PlanService:
             row = self.plans.insert(new, admit)
             return Submitted(row.id, is_new=True, row=row, queue_position=position)
 
-        return submitted_once(self.plans, new.owner, key, new.request_digest, queue)
+        submitted = submitted_once(self.plans, new.owner, key, new.request_digest, queue)
+        if not submitted.is_new:
+            check_replayed(self.plans.get(submitted.plan_id, with_outcome=False), new)
+        return submitted
 
     def check(self, request: PlanRequest) -> None:
         """Refuse what is too large, and what arithmetic alone shows to be impossible; no search could change that."""

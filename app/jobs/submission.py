@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import IntegrityError
 
 from app.documents import canonical, digest
-from app.faults import refused
+from app.faults import Refused, refused
 from app.jobs.access import Caller
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan, PlanRow
@@ -74,11 +74,23 @@ def submitted_once(
         return known
 
 
+def check_replayed(row: PlanRow | None, new: NewPlan) -> None:
+    """Refuse a submission that has the key and the request of an earlier one, but goes on from another plan.
+
+    Two plans of one request have the same request to go on with. Names and labels make no other request.
+    """
+    if row is not None and row.parent_id != new.parent_id:
+        raise _reused(f"this Idempotency-Key came before with a plan made from {row.parent_id or 'no other plan'}")
+
+
 def _replayed(found: tuple[str, str], request_digest: str) -> Submitted:
     """What a key made before, if it came with the same request."""
     name, digest_before = found
     if digest_before != request_digest:
-        raise refused("idempotency-key-reused", f"this Idempotency-Key came with another request before "
-                      f"({digest_before})", allowed="the same request again, or a new key",
-                      remedy="Use a new Idempotency-Key for a new request.")  # fmt: skip
+        raise _reused(f"this Idempotency-Key came with another request before ({digest_before})")
     return Submitted(name, is_new=False)
+
+
+def _reused(what: str) -> Refused:
+    return refused("idempotency-key-reused", what, allowed="the same request again, or a new key",
+                   remedy="Use a new Idempotency-Key for a new request.")  # fmt: skip

@@ -64,6 +64,18 @@ def test_the_new_search_begins_with_the_old_plan(client: TestClient, tmp_path: P
     assert client.get(f"/v1/plans/{old['id']}").json() == old, "the old plan stays as it is"
 
 
+def test_a_key_goes_on_from_one_plan(client: TestClient) -> None:
+    """Two plans of one request have the same request to go on with; what goes on from one is not from the other."""
+    old, other = (submit(client, fake_solver.FINDS, wait_s=30).json()["id"] for _ in range(2))
+    headers = {"Idempotency-Key": "goes-on"}
+    made = [client.post(f"/v1/plans/{one}:resume", json={}, headers=headers) for one in (old, old, other)]
+    made.append(client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers=headers))
+    assert made[0].json()["id"] == made[1].json()["id"]
+    for again in made[2:]:
+        assert (again.status_code, again.json()["code"]) == (422, "idempotency-key-reused")
+        assert f"made from {old}" in again.json()["detail"]
+
+
 def test_the_old_plan_may_be_removed_before_the_new_search_begins(client: TestClient, tmp_path: Path) -> None:
     old = submit(client, fake_solver.FINDS, wait_s=30).json()["id"]
     submit(client, fake_solver.TAKES_ITS_TIME, time_limit_s=1.0)
