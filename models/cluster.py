@@ -144,7 +144,8 @@ class Pool(Frozen):
     host_names: tuple[Name, ...] = Field(
         (),
         max_length=1_000_000,
-        description="Hosts in rank order; empty if not known.",
+        description="Hosts in rank order, those with GPUs that are reserved or out of service last: plans take "
+        "GPUs from the first on. Empty if not known.",
         examples=[["node-0001", "node-0002"]],
     )
 

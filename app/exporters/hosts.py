@@ -45,6 +45,20 @@ def _of_another(what: str) -> Refused:
     return refused("invalid-plan", what, where="request", remedy="Give the request that the plan was made for.")
 
 
+def unavailable_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:
+    """A line for every pool of which a request only counts the GPUs that a plan may not use."""
+    if request is None:
+        return
+    used = {ranks.pool for ranks in plan.placement.rank_map}
+    for pool in request.cluster.pools:
+        number = pool.num_reserved_gpus + pool.num_unhealthy_gpus
+        if pool.id in used and number:
+            yield (
+                f"which {number} GPUs of pool {pool.id} are reserved or out of service: ranks are on its first hosts "
+                "as they are listed, so list those hosts last"
+            )
+
+
 def ranges(plan: Plan) -> list[RankRange]:
     """The rank map in rank order."""
     return sorted(plan.placement.rank_map, key=lambda one: one.first_rank)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.exporters.hosts import buildings_of_places, hosts_of, pools_of, ranges
+from app.exporters.hosts import buildings_of_places, hosts_of, pools_of, ranges, unavailable_losses
 from app.faults import refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -165,8 +165,9 @@ def renamed(groups: list[PodGroup]) -> Iterator[str]:
             yield f"building {building!r} is the label value {label_value(building)!r}"
 
 
-def placement_losses() -> Iterator[str]:
+def placement_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:
     """What a Kubernetes scheduler is not told."""
+    yield from unavailable_losses(plan, request)
     yield "which host of a group holds which rank: rank = ISTHMUS_FIRST_RANK + pod * GPUs per pod + local rank"
     yield "links, loads and times: no scheduler of Kubernetes has words for them"
     yield "degrees, schedule and transport: see the exports for the trainer"

@@ -105,11 +105,11 @@ def topology_requests(group: PodGroup) -> dict[str, str]:
     return found
 
 
-def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What the manifest does not carry, and which versions do not admit it."""
     number = len(plan.placement.rank_map)
     fewer = [most for most in MOST_POD_SETS.values() if most < number]
     if fewer and number <= max(MOST_POD_SETS.values()):
         since = next(version for version, most in MOST_POD_SETS.items() if most >= number)
         yield f"{number} groups of pods to Kueue before {since}, which admits no more than {max(fewer)} together"
-    yield from placement_losses()
+    yield from placement_losses(plan, request)

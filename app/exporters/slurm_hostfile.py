@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.exporters.hosts import host_of_ranks
+from app.exporters.hosts import host_of_ranks, unavailable_losses
 from app.exporters.target import Target
 from models.plan import Plan
 from models.request import PlanRequest
@@ -25,7 +25,8 @@ def slurm_hostfile(plan: Plan, request: PlanRequest | None = None) -> str:
     return "".join(f"{host}\n" for host in host_of_ranks(plan, request))
 
 
-def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What a list of hosts does not carry."""
+    yield from unavailable_losses(plan, request)
     yield "which GPU of a host a rank takes: Slurm counts the tasks of a host from 0"
     yield "degrees, schedule and transport: see the exports for the trainer"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.exporters.hosts import host_of_ranks, pools_of
+from app.exporters.hosts import host_of_ranks, pools_of, unavailable_losses
 from app.exporters.slurm_hostfile import TARGET as HOSTFILE
 from app.exporters.target import Target, header
 from app.exporters.templating import render
@@ -68,6 +68,7 @@ def batch_script(
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What the script does not carry."""
+    yield from unavailable_losses(plan, request)
     yield "topology requests (--switches): the host list decides"
     yield (
         "topology/block: without --segment it refuses hosts of several blocks where one block has as many "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from app.exporters.hosts import host_of_ranks, nodes
+from app.exporters.hosts import host_of_ranks, nodes, unavailable_losses
 from app.exporters.target import Target, header
 from app.exporters.templating import render
 from app.faults import Refused, refused
@@ -61,7 +61,8 @@ def _refused(what: str) -> Refused:
                    "that fill hosts.")  # fmt: skip
 
 
-def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What the script does not carry."""
+    yield from unavailable_losses(plan, request)
     yield "restarts: node ranks are fixed, an elastic rendezvous would number the nodes as they come"
     yield "degrees, schedule and transport: see the torchtitan-args and nccl-env exports"

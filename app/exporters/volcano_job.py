@@ -55,8 +55,8 @@ def _task(group: PodGroup, meeting: Rendezvous) -> dict[str, object]:
     return {**task, "template": pod_template(group, {}, meeting)}
 
 
-def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What the manifest does not carry."""
     if plan.configuration.degrees.pp > 1:
         yield "the building of a task as topology: it is a node selector, which no HyperNode checks"
-    yield from placement_losses()
+    yield from placement_losses(plan, request)

@@ -1,6 +1,7 @@
 """Hosts become pools: those of one place that one rule of the overlay describes, in the order of the input.
 
-A host follows the first rule that matches it.
+A host follows the first rule that matches it. Those with GPUs out of service are the last of a pool, because a plan
+takes its GPUs from the first hosts on.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dic
         raise overlay.refused(f"/hosts/{index}/num_unhealthy_gpus",
                               f"the input says {group.num_unhealthy_gpus} already", code="contradiction",
                               allowed="one source", remedy="Remove the field.")  # fmt: skip
+    hosts = sorted(group.hosts, key=lambda host: host.num_unhealthy_gpus)
     fields = {
         **pool,
         "id": f"{place[:100]}-hosts" + ("" if names[place] == 1 else f"-{names[place]}"),
@@ -81,7 +83,7 @@ def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dic
         "num_hosts": len(group.hosts),
         "gpus_per_host": num_gpus,
         "num_unhealthy_gpus": pool["num_unhealthy_gpus"] + group.num_unhealthy_gpus,
-        "host_names": tuple(host.name for host in group.hosts),
+        "host_names": tuple(host.name for host in hosts),
     }
     return Part(fields, Here(overlay.document, f"/hosts/{index}"))
 

@@ -94,6 +94,20 @@ def test_what_cannot_be_said_is_reported() -> None:
     assert text.startswith("# for Megatron-LM core 0.13 to 0.20\n")
 
 
+HOSTED = ("slurm-hostfile", "megatron-hostfile", "slurm-sbatch", "torchrun-script", "kueue-jobset", "volcano-job")
+
+
+@pytest.mark.parametrize("kind", HOSTED)
+@pytest.mark.parametrize("field", ["num_unhealthy_gpus", "num_reserved_gpus"])
+def test_gpus_of_which_only_the_number_is_known_are_reported(kind: Any, field: str) -> None:
+    plan, request = whole_host_plan("dp_out"), whole_host_request()
+    told = "which 3 GPUs of pool east-pool are reserved or out of service"
+    assert not any(told in line for line in EXPORTERS[kind].notes(plan, request))
+    east, west = request.cluster.pools
+    fewer = request.with_cluster(pools=(east.model_copy(update={field: 3}), west))
+    assert any(told in line for line in EXPORTERS[kind].notes(plan, fewer))
+
+
 @pytest.mark.parametrize(
     ("change", "told", "by"),
     [

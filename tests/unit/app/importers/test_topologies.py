@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from time import process_time
 from typing import Any
 
@@ -138,6 +139,32 @@ def test_kueue_nodes_that_cannot_train_are_left_out_or_counted() -> None:
     assert pools["east-leaf1"].gpus_per_host == 8
     assert any("login" in note for note in made.notes)
     assert any("without GPUs" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_of_a_plan_are_not_on_nodes_out_of_service(seed: int) -> None:
+    """A plan takes the first free GPUs of a pool: they are on hosts that have as many, where whole hosts are out."""
+    dice = random.Random(seed)
+    nodes, out = samples.KUEUE_NODES, set()
+    for leaf, (first, last) in samples.HOSTS.items():
+        for number in range(first, last + 1):
+            host = f"{leaf[0]}{number:02}"
+            if dice.random() < 0.3:
+                out.add(host)
+                where = host, leaf, f"{leaf[:4]}-spine"
+                before = samples.node(*where)
+                ways = [
+                    before.replace("spec: {}", "spec: {unschedulable: true}"),
+                    before.replace('status: "True"', 'status: "False"'),
+                    samples.node(*where, gpus=0),
+                ]
+                nodes = nodes.replace(before, dice.choice(ways))
+    files = [("kueue.yaml", samples.KUEUE_TOPOLOGY.encode()), ("nodes.yaml", nodes.encode())]
+    cluster = import_cluster("kueue", files, ("overlay.yaml", samples.KUEUE_OVERLAY.encode())).cluster
+    assert sum(pool.num_unhealthy_gpus for pool in cluster.pools) == 8 * len(out)
+    for pool in cluster.pools:
+        running = {pool.host_names[gpu // pool.gpus_per_host] for gpu in range(pool.num_free_gpus)}
+        assert running == set(pool.host_names) - out
 
 
 @pytest.mark.parametrize(
