@@ -23,6 +23,7 @@ from solver.verify.judge import judge
 from tests.laws import hand
 from tests.laws.breach import CLOSE, SLACK, Breach, Law
 from tests.laws.evaluations import Drawn
+from tests.laws.exported import EXPORTED
 from tests.laws.questions import ASKED
 from tests.laws.relations import IN_TURN, TIMED
 from tests.laws.trial import Trial
@@ -232,5 +233,6 @@ ON_ALL: tuple[Law, ...] = (
     figures_are_what_a_hand_computes,
     a_plan_survives_its_json,
     no_rival_beats_the_plan,
+    *EXPORTED,
 )
 LAWS: Mapping[str, Law] = {law.__name__: law for law in (*ON_ALL, *IN_TURN, *TIMED, *ASKED)}
