@@ -175,6 +175,21 @@ def the_same_request_has_the_same_plan(trial: Trial) -> Iterator[Breach]:
         yield Breach("differs", f"first {trial.outcome.status}, then {again.status}, with other content")
 
 
+def the_order_of_lists_changes_no_plan(trial: Trial) -> Iterator[Breach]:
+    """In counted work the plan is the same in every figure; warnings alone follow the lists that they point into."""
+    other = changes.another_order(trial.dice("order"), trial.document)
+    if not trial.request.options.reproducible or other is None or trial.plan is None:
+        return
+    outcome = trial.outcome_of(other)
+    if not isinstance(outcome, Planned):
+        yield Breach("no plan", f"{outcome.status} in another order", other)
+        return
+    plans = [one.model_copy(update={"warnings": ()}) for one in (trial.plan, outcome.plan)]
+    differing = [name for name in type(plans[0]).model_fields if getattr(plans[0], name) != getattr(plans[1], name)]
+    if differing:
+        yield Breach("differs", f"{', '.join(differing)} in another order", other)
+
+
 def limits_of_time_are_kept(trial: Trial) -> Iterator[Breach]:
     """Two seconds are at most three, in CPU time."""
     if trial.is_refused:
@@ -237,5 +252,6 @@ IN_TURN: tuple[Law, ...] = (
     a_split_pool_is_no_better_and_hardly_worse,
     twice_the_batch_takes_at_most_twice_as_long,
     the_same_request_has_the_same_plan,
+    the_order_of_lists_changes_no_plan,
 )
 TIMED: tuple[Law, ...] = (limits_of_time_are_kept,)  # what no test asserts: only campaigns have them

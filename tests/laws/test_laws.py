@@ -155,6 +155,15 @@ def test_what_only_adds_does_not_ask_that_all_of_it_be_used() -> None:
         assert "use_all_gpus" not in other["constraints"]
 
 
+def test_a_plan_that_depends_on_the_order_of_lists_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(HOSTS_OF_ONE_BUILDING, "1/1")
+    assert list(relations.the_order_of_lists_changes_no_plan(trial)) == []
+    monkeypatch.setattr(changes, "another_order", lambda _, document: {**document, "constraints": {"max_gpus": 8}})
+    found = [one.detail for one in relations.the_order_of_lists_changes_no_plan(trial)]
+    assert len(found) == 1
+    assert "configuration, placement" in found[0]
+
+
 def test_a_plan_far_above_its_share_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two equal pools do three quarters of the work in no less than 3/8 of the time; a third is too fast."""
     trial = Trial(HOSTS_OF_ONE_BUILDING, "1/1")
