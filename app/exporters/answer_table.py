@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.exporters.cells import csv_text, harmless
+from app.csv_text import csv_text, harmless
 from models.least import FrontierAnswer, SizingAnswer
 from models.questions import Reply
 from models.worth import CurvesAnswer, WorthAnswer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.exporters.cells import csv_text, harmless
+from app.csv_text import csv_text, harmless
 from app.exporters.hosts import buildings_of_places, ranges
 from app.exporters.target import Target
 from models.plan import Plan

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.exporters.cells import csv_text, harmless
+from app.csv_text import csv_text, harmless
 from app.wire import Study
 from models.findings import AxisFindings, StudyFindings, StudyPoint
 

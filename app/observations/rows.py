@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.exporters.cells import csv_text
+from app.csv_text import csv_text
 from app.observations.beside import Observation
 from models.cluster import Pool
 from models.errors import UnknownName

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from app.exporters.cells import csv_text, harmless
+from app.csv_text import csv_text, harmless
 from app.exporters.hosts import buildings_of_places, hosts_of, may_be_same, pools_of, ranges
 from app.faults import refused
 from models.plan import Plan
