@@ -19,12 +19,17 @@ from models.request import PlanRequest
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
+def needed(request: PlanRequest | None, why: str) -> PlanRequest:
+    """The request of a plan, refused where it was not given."""
+    if request is None:
+        raise refused("missing-field", why, where="request",
+                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
+    return request
+
+
 def pools_of(plan: Plan, request: PlanRequest | None) -> Mapping[str, Pool]:
     """The pools of the request by name; refused without a request, or with the request of another plan."""
-    if request is None:
-        raise refused("missing-field", "the hosts of a plan need its request", where="request",
-                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
-    pools = {pool.id: pool for pool in request.cluster.pools}
+    pools = {pool.id: pool for pool in needed(request, "the hosts of a plan need its request").cluster.pools}
     strange = sorted({ranks.pool for ranks in plan.placement.rank_map} - set(pools))
     if strange:
         raise _of_another(f"the request has no pool {strange[0]!r}, which the plan uses")

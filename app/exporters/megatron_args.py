@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
+from app.exporters.hosts import needed
 from app.exporters.losses import trainer_losses, workload_losses
 from app.exporters.megatron_limits import check_megatron
 from app.exporters.megatron_losses import command_line_losses, model_losses, padded_vocabulary, vocabulary_losses
@@ -68,9 +69,7 @@ PRECISION: dict[str, Fields] = {
 
 def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     """The loss report as comments, then the arguments."""
-    if request is None:
-        raise refused("missing-field", "the model's sizes are in the request, not in the plan", where="request",
-                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
+    request = needed(request, "the model's sizes are in the request, not in the plan")
     check_megatron(plan, request)
     _check_positions(request.workload.architecture)
     lines = "".join(shlex.join(argument) + "\n" for argument in _stated(plan, request))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.exporters.hosts import needed
 from app.exporters.target import Target, header
 from app.faults import Refused, refused
 from app.hostlists import fold
-from models.cluster import Cluster, places_around
+from models.cluster import places_around
 from models.errors import PlannerError
 from models.plan import Plan
 from models.request import PlanRequest
@@ -34,9 +35,8 @@ class Switch:
 
 def slurm_topology_yaml(plan: Plan, request: PlanRequest | None = None) -> str:
     """The tree as topology.yaml; the form that `scontrol show topoconf` prints."""
-    cluster = _cluster(request)
     lines = ["---", "- topology: isthmus", "  cluster_default: true", "  tree:", "    switches:"]
-    for one in switches_of(cluster):
+    for one in switches_of(request):
         lines.append(f'      - switch: "{one.name}"')
         lines.append(f'        children: "{one.children}"' if one.children else f'        nodes: "{one.nodes}"')
     return header(YAML_TARGET, losses(plan, request)) + "\n".join(lines) + "\n"
@@ -46,7 +46,7 @@ def slurm_topology_conf(plan: Plan, request: PlanRequest | None = None) -> str:
     """The tree as topology.conf."""
     lines = (
         f"SwitchName={one.name} " + (f"Switches={one.children}" if one.children else f"Nodes={one.nodes}")
-        for one in switches_of(_cluster(request))
+        for one in switches_of(request)
     )
     return header(CONF_TARGET, losses(plan, request)) + "\n".join(lines) + "\n"
 
@@ -63,8 +63,9 @@ def losses(_plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
         yield f"{len(request.cluster.links)} links between places: Slurm knows the tree alone"
 
 
-def switches_of(cluster: Cluster) -> list[Switch]:
-    """The switches of a cluster, in the order of its places; places without hosts below them are left out."""
+def switches_of(request: PlanRequest | None) -> list[Switch]:
+    """The switches of the cluster, in the order of its places; places without hosts below them are left out."""
+    cluster = needed(request, "the topology of a plan is in its request").cluster
     children: dict[str, list[str]] = {place.id: [] for place in cluster.places}
     for place in cluster.places:
         if place.parent is not None:
@@ -105,13 +106,6 @@ def _folded(names: list[str]) -> str:
         return fold(names)
     except PlannerError as error:
         raise _refused("bad-pattern", error.message, error.remedy) from None
-
-
-def _cluster(request: PlanRequest | None) -> Cluster:
-    if request is None:
-        raise refused("missing-field", "the topology of a plan is in its request", where="request",
-                      remedy="Give the request, too: --request REQUEST.json.")  # fmt: skip
-    return request.cluster
 
 
 def _refused(code: str, what: str, remedy: str) -> Refused:
