@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,17 @@ def balancing_and_reliability(choice: TransportChoice) -> tuple[str, str]:
     if choice.tier == "scale_up":
         return "–", "–"
     return choice.load_balancing.replace("_", " "), choice.reliability.replace("_", " ")
+
+
+def when(at: float | None) -> str | None:
+    """A time as documents write it.
+
+    >>> when(0.0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rounded(value: float, digits: int = 4) -> str:

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 from app.storage.listing import labels_of
 from app.storage.plans import PlanRow
-
-
-def when(at: float | None) -> str | None:
-    """A time as the API writes it.
-
-    >>> when(0.0)
-    '1970-01-01T00:00:00.000Z'
-    """
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+from app.words import when
 
 
 def etag(plan_id: str, revision: int) -> str:

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from app.api.answers import when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import documented, existing, gone
@@ -27,6 +26,7 @@ from app.faults import Fault, refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from app.wire import Answer, Calibration, NextCursor
+from app.words import when
 from models.base import MOST
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)

@@ -14,13 +14,13 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
-from app.api.answers import when
 from app.api.headers import Asking, PlaceToWait, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented
 from app.api.strict import StrictRoute
 from app.jobs.service import PlanService
 from app.storage.outages import is_outage
+from app.words import when
 
 LOG = logging.getLogger("isthmus.api")
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import documented, existing, gone
@@ -28,6 +27,7 @@ from app.storage.listing import Wanted, labels_of
 from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
 from app.wire import Answer, NextCursor, Study, StudyHead
+from app.words import when
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=StrictRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]

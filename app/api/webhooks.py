@@ -7,7 +7,6 @@ from datetime import datetime
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.api.answers import when
 from app.api.headers import Asking, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented, not_found
@@ -16,6 +15,7 @@ from app.api.studies import StudyId, found_study
 from app.jobs.service import PlanService
 from app.storage.webhooks import WAITING, WebhookState
 from app.wire import Answer
+from app.words import when
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from ipaddress import IPv4Address, IPv6Network, ip_address, ip_network
 from typing import Any
@@ -35,6 +34,7 @@ from app.storage.listing import labels_of
 from app.storage.plans import PlanStore
 from app.storage.studies import StudyStore
 from app.storage.webhooks import NewWebhook, WebhookRow, WebhookStore
+from app.words import when
 
 LOG = logging.getLogger("isthmus.webhooks")
 MOST_AT_ONCE = 20  # messages under way from one worker
@@ -213,8 +213,7 @@ class Webhooks:
 
 
 def _text(kind: str, at: float | None, told: dict[str, Any]) -> bytes:
-    timestamp = datetime.fromtimestamp(at or 0.0, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"type": kind, "timestamp": timestamp, "data": told}, separators=(",", ":")).encode()
+    return json.dumps({"type": kind, "timestamp": when(at or 0.0), "data": told}, separators=(",", ":")).encode()
 
 
 async def post(url: str, headers: Sequence[tuple[str, str]], body: bytes, networks: Sequence[str]) -> int:
