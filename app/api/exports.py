@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path
@@ -10,15 +9,13 @@ from fastapi.responses import Response
 
 from app.api.examples import BUNDLE_EXAMPLES, HOSTS_EXAMPLES
 from app.api.headers import Asking, Service
-from app.api.plans import PlanId, found
-from app.api.problems import documented
+from app.api.plans import PlanId, found, plan_of
+from app.api.problems import documented, existing
 from app.api.strict import StrictRoute
-from app.documents import read_plan
 from app.exporters.binding import bind
 from app.exporters.launch.bundle import bundle, zipped
 from app.exporters.launch.options import HostsField, Launch
 from app.exporters.registry import EXPORTERS, ArtifactKind
-from app.faults import refused
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
 from app.wire import Answer
@@ -80,13 +77,9 @@ def create_bundle(
 
 
 def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, PlanRequest]:
-    row = found(service, plan_id, caller)
-    request = service.plans.request(plan_id)
-    if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
-        raise refused("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
-                      "plans whose outcome is planned", "Wait until the search has found a plan.",
-                      where="path")  # fmt: skip
-    return read_plan(row.outcome), PlanRequest.model_validate_json(request)
+    plan = plan_of(found(service, plan_id, caller))
+    request = existing("plan", plan_id, service.plans.request(plan_id))
+    return plan, PlanRequest.model_validate_json(request)
 
 
 def _file(plan_id: str, kind: ArtifactKind, plan: Plan, request: PlanRequest) -> Response:

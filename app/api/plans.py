@@ -20,6 +20,7 @@ from app.api.problems import documented, existing, gone
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, cursor_of, next_cursor, next_page, wanted_plans
+from app.documents import read_plan
 from app.faults import Refused, refused
 from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
@@ -28,6 +29,7 @@ from app.jobs.submission import Submitted
 from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
 from app.wire import PlanEnvelope, PlanPage, PlanStatus
+from models.plan import Plan
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -238,6 +240,15 @@ def _changed() -> Refused:
 def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: bool = True) -> PlanRow:
     """A plan that the caller may see; another owner's is answered as one that does not exist."""
     return existing("plan", plan_id, service.plans.get(plan_id, with_outcome=with_outcome, owner=caller.sees))
+
+
+def plan_of(row: PlanRow) -> Plan:
+    """The plan that a search has found, refused as long as there is none."""
+    if row.outcome is None or json.loads(row.outcome)["status"] != "planned":
+        remedy = "Ask about another plan." if row.is_terminal else "Wait until the search has found a plan."
+        raise refused("not-finished", f"plan {row.id} ({row.state}) holds no plan", "",
+                      "plans whose outcome is planned", remedy, where="path")  # fmt: skip
+    return read_plan(row.outcome)
 
 
 def _compact(document: dict[str, object]) -> bytes:

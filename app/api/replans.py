@@ -16,12 +16,12 @@ from pydantic import Field
 from app.api.answers import question_envelope
 from app.api.examples import REPLAN_EXAMPLES, RESUME_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
-from app.api.plans import PlanId, answer_of, found, queues_a_plan
+from app.api.plans import PlanId, answer_of, found, plan_of, queues_a_plan
 from app.api.problems import documented, existing, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import MoveReport, PlanComparison, PlanSummary
-from app.documents import read_model, read_plan
+from app.documents import read_model
 from app.faults import Fault, Refused, refused, retold
 from app.jobs.access import Caller
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
@@ -32,7 +32,6 @@ from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
 from app.wire import Answer, QuestionStatus
 from models.base import Fraction, Frozen
-from models.plan import Plan
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -100,7 +99,7 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     parent = service.plans.get(row.parent_id, owner=caller.sees)
     if parent is None:
         raise _no_parent(f"the plan that {plan_id} was made from has been removed")
-    report = moves_between(_plan_of(parent), _plan_of(row))
+    report = moves_between(plan_of(parent), plan_of(row))
     return MoveReport(parent_id=parent.id, **report.model_dump())
 
 
@@ -110,7 +109,7 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
 def read_comparison(plan_id: PlanId, service: Service, caller: Asking, other: OtherId) -> PlanComparison:
     """This plan (a) beside another (b): what was asked, what was chosen, what it takes, and what would move."""
     rows = found(service, plan_id, caller), found(service, other, caller)
-    first, second = (_plan_of(one) for one in rows)
+    first, second = (plan_of(one) for one in rows)
     asked = [json.loads(service.plans.request(one.id, owner=caller.sees) or b"{}") for one in rows]
     same_job = asked[0].get("workload") == asked[1].get("workload")
     bars = predicted(first, second, same_job=same_job)
@@ -122,7 +121,7 @@ def read_comparison(plan_id: PlanId, service: Service, caller: Asking, other: Ot
             response_description="Figures, time by cause, error bars, loads of links, memory.")  # fmt: skip
 def read_summary(plan_id: PlanId, service: Service, caller: Asking) -> PlanSummary:
     """The plan without its timelines; of a running search, its best plan so far."""
-    return PlanSummary(**summary(_plan_of(found(service, plan_id, caller))))
+    return PlanSummary(**summary(plan_of(found(service, plan_id, caller))))
 
 
 @router.get("/{plan_id}/losses", name="read_plan_losses", response_model=QuestionStatus,
@@ -178,14 +177,6 @@ def _in_body(body: Replan, fault: Fault) -> Fault:
     instead = "lost_places (of the patch's constraints.forbidden_places, if it was forbidden before)"
     remedy = fault.remedy.replace("constraints.forbidden_places", instead)
     return replace(fault, pointer="/lost_places", what=after + fault.what, remedy=remedy)
-
-
-def _plan_of(row: PlanRow) -> Plan:
-    if row.outcome is None or json.loads(row.outcome)["status"] != "planned":
-        remedy = "Ask about another plan." if row.is_terminal else "Wait until the search has found a plan."
-        raise refused("not-finished", f"plan {row.id} ({row.state}) holds no plan", "",
-                      "plans whose outcome is planned", remedy, where="path")  # fmt: skip
-    return read_plan(row.outcome)
 
 
 def _no_parent(what: str) -> Refused:
