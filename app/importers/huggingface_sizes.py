@@ -33,12 +33,7 @@ def _grouped(config: Config) -> Values:
     """Llama has a key head per query head unless said, others a fixed number; heads of some are of a fixed width."""
     heads = config.count("num_attention_heads")
     key_heads = config.count if config.model_type == "llama" else config.count_or_null
-    return {
-        "kind": "gqa",
-        "num_heads": heads,
-        "num_kv_heads": key_heads("num_key_value_heads", heads),
-        "head_dim": _head_dim(config, "hidden_size", heads),
-    }
+    return _equal_heads(heads, key_heads("num_key_value_heads", heads), _head_dim(config, "hidden_size", heads))
 
 
 def _head_dim(config: Config, width: str, heads: int) -> int:
