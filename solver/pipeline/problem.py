@@ -125,22 +125,20 @@ class PipelineShape:
         if operation >= self.num_operations:
             return f"{operation - self.num_operations}SYNC"
         kind, stage, microbatch = self.split(operation)
-        return f"{stage}{self.kind_name(kind)}{microbatch}"
+        return f"{stage}{self.kind_names[kind]}{microbatch}"
 
-    def kind_name(self, kind: int) -> OperationKind:
+    @property
+    def kind_names(self) -> tuple[OperationKind, ...]:
         """F, B, W, or BW where the backward is fused."""
-        names: tuple[OperationKind, ...] = ("F", "BW") if self.num_kinds == 2 else ("F", "B", "W")
-        return names[kind]
+        return ("F", "BW") if self.num_kinds == 2 else ("F", "B", "W")
 
     def texts(self) -> tuple[str, ...]:
         """Text form of every operation, by id."""
-        kinds = tuple(self.kind_name(kind) for kind in range(self.num_kinds))
-        return _texts(kinds, self.num_stages, self.num_microbatches)
+        return _texts(self.kind_names, self.num_stages, self.num_microbatches)
 
     def numbers(self) -> Mapping[str, int]:
         """Id of every operation, by its text form."""
-        kinds = tuple(self.kind_name(kind) for kind in range(self.num_kinds))
-        return _numbers(kinds, self.num_stages, self.num_microbatches)
+        return _numbers(self.kind_names, self.num_stages, self.num_microbatches)
 
 
 @lru_cache(maxsize=8)
