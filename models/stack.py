@@ -43,13 +43,12 @@ class Constant(Frozen):
 
 def _constant(description: str, unit: str, value: float) -> Constant:
     default = Constant(value=value, origin="guessed", source="no measurement of this stack")
-    field: Constant = Field(
+    return Field(
         default,
         description=description,
         examples=[{"value": value, "origin": "guessed"}],
         json_schema_extra={"unit": unit},
     )
-    return field
 
 
 class StackHabits(Frozen):

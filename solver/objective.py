@@ -99,8 +99,7 @@ class Goal:
         spent = sizes + SLIGHT * largest
         if self.objective.kind == "cost_per_token":
             spent = guess_s * sizes * self.usd_per_gpu_s
-        tried: FloatArray = spent * (1.0 + late**SHARPNESS)
-        return tried
+        return spent * (1.0 + late**SHARPNESS)
 
     def assumed(self, context: Context) -> str:
         """What is assumed of prices that are not stated, in one sentence; empty where nothing is.

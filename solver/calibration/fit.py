@@ -148,5 +148,4 @@ def calibrate(
 
 
 def _errors_pct(predicted: FloatArray, measured: FloatArray) -> FloatArray:
-    errors: FloatArray = 100.0 * np.abs(predicted / measured - 1.0)
-    return errors
+    return 100.0 * np.abs(predicted / measured - 1.0)

@@ -30,5 +30,4 @@ def _places(values: IntArray) -> IntArray:
         return np.unique(values, return_inverse=True)[1].ravel().astype(np.int64)
     there = np.zeros(most + 1, dtype=np.int64)
     there[values] = 1
-    places: IntArray = (np.cumsum(there) - 1)[values]
-    return places
+    return (np.cumsum(there) - 1)[values]

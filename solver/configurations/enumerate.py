@@ -57,20 +57,8 @@ class Space:
     def pipeline_shapes(self) -> IntArray:
         """One row per configuration: those with equal rows have almost the same pipeline to schedule."""
         one = self.columns
-        shapes: IntArray = np.stack(
-            [
-                one.tp,
-                one.pp,
-                one.vpp,
-                one.num_gpus,
-                one.num_microbatches,
-                one.recompute,
-                self.family,
-                self.layer_split,
-            ],
-            axis=1,
-        )
-        return shapes
+        sizes = (one.tp, one.pp, one.vpp, one.num_gpus, one.num_microbatches)
+        return np.stack((*sizes, one.recompute, self.family, self.layer_split), axis=1)
 
     def num_operations(self) -> IntArray:
         """Operations of one replica's pipeline."""

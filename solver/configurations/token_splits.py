@@ -22,5 +22,4 @@ def token_splits(request: PlanRequest, tp: IntArray, cp: IntArray, sizes: IntArr
         ]
         for tp, cp in pairs.tolist()
     ]
-    found: BoolArray = np.array(splits, dtype=np.bool_).reshape(len(pairs), len(each))[row.ravel()][:, column]
-    return found
+    return np.array(splits, dtype=np.bool_).reshape(len(pairs), len(each))[row.ravel()][:, column]

@@ -158,5 +158,4 @@ def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
     )
     each_s = traffic.reduce_s + traffic.gather_s
     apart_s = (whole.input_grad_s + whole.weight_grad_s) / columns.vpp
-    found: FloatArray = each_s + (columns.vpp - 1) * np.maximum(each_s - apart_s, 0.0)
-    return found
+    return each_s + (columns.vpp - 1) * np.maximum(each_s - apart_s, 0.0)

@@ -77,8 +77,7 @@ class EstimateParams:
         by_far = np.where(one, self.by_far, self.chunks_by_far)
         most = np.where(one, self.few_in_flight, self.few_chunks_in_flight)
         beyond = np.clip((ratio - 1.0) / (by_far - 1.0), 0.0, 1.0)
-        factor: FloatArray = 1.0 + (most - 1.0) * beyond
-        return factor
+        return 1.0 + (most - 1.0) * beyond
 
 
 ESTIMATES = EstimateParams()

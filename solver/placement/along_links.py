@@ -61,8 +61,7 @@ def steps_between_s(topology: Topology, places: Sequence[str], num_bytes: float)
     weight = topology.latency_s + num_bytes / topology.capacity_bytes_per_s
     index = [topology.index_of[place] for place in places]
     found = np.minimum(least_paths(link_graph(topology), weight, tuple(index)).distance[:, index], APART_S)
-    slower: FloatArray = np.maximum(found, found.T)
-    return slower
+    return np.maximum(found, found.T)
 
 
 def _chain(steps_s: FloatArray, start: int) -> list[int]:
