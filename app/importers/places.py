@@ -49,7 +49,8 @@ class PlaceTree:
         self.by_id: dict[str, Placed] = {}
         for one in self._extra:
             self._add(one.placed)
-        for placed in _with_own_uplinks([self._placed(unit) for unit in self._kept()], overlay):
+        kept = [self._placed(unit) for unit in self._units.values() if self._rules[unit.level].place is not None]
+        for placed in _with_own_uplinks(kept, overlay):
             self._add(placed)
 
     def place_of(self, host: Host) -> str:
@@ -71,9 +72,6 @@ class PlaceTree:
                                             code="not-an-option",
                                             allowed="outermost places that are kept, and hosts outside them",
                                             remedy="Correct the patterns.")  # fmt: skip
-
-    def _kept(self) -> Iterator[Unit]:
-        return (unit for unit in self._units.values() if self._rules[unit.level].place is not None)
 
     def _placed(self, unit: Unit) -> Placed:
         rule = self._rules[unit.level]

@@ -37,7 +37,8 @@ def slurm_conf(files: Sequence[tuple[str, bytes]]) -> Fabric:
     """The fabric of one or more topology.conf files."""
     lines = [line for name, data in files for line in _lines(name, decoded(name, data, max_bytes=MAX_BYTES))]
     name, first = common_name(name for name, _ in files), files[0][0]
-    notes = ["LinkSpeed is not used, as in Slurm: the overlay states rates"] if _has_speed(lines) else []
+    has_speed = any("linkspeed" in line.values for line in lines)
+    notes = ["LinkSpeed is not used, as in Slurm: the overlay states rates"] if has_speed else []
     switches = [_switch(line) for line in lines if line.kind == "switchname"]
     blocks = [_switch(line) for line in lines if line.kind == "blockname"]
     sizes = [line for line in lines if line.kind == "blocksizes"]
@@ -51,10 +52,6 @@ def slurm_conf(files: Sequence[tuple[str, bytes]]) -> Fabric:
     if not switches:
         raise refused(first, "has neither switches nor blocks", allowed=FORMS, remedy="Give a topology.conf.")
     return tree_fabric(switches, name=name, notes=notes)
-
-
-def _has_speed(lines: Sequence[_Line]) -> bool:
-    return any("linkspeed" in line.values for line in lines)
 
 
 def _lines(name: str, text: str) -> Iterator[_Line]:

@@ -105,12 +105,15 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     is_question = kind_of(plan_id) == "question"
     news = _News(queue, claim, settings.progress_interval_s, settings.max_search_bytes, best=claim.best)
     asked = _Asked(queue, claim, leaving, settings.event_poll_s)
-    earlier = () if is_question else documents_of(queue.kept(plan_id), claim.best)
+    if is_question:
+        task = Task("ask", settings.solvers.ask, (request,), settings.child_memory_bytes)
+    else:
+        task = plan_task((request, *documents_of(queue.kept(plan_id), claim.best)), settings)
     with TRACER.start_as_current_span(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            _question(request, settings) if is_question else plan_task((request, *earlier), settings),
+            task,
             Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,
@@ -126,10 +129,6 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     if is_question:
         return end_state_of_question(ended, best=news.best, cancelled=cancelled)
     return end_state_of(ended, best=news.best, cancelled=cancelled, progress=news.latest)
-
-
-def _question(question: bytes, settings: Settings) -> Task:
-    return Task("ask", settings.solvers.ask, (question,), settings.child_memory_bytes)
 
 
 @dataclass

@@ -48,7 +48,7 @@ def read_trace(name: str, text: str) -> Measured | None:
     notes = ["the file is torn: what came before was read"] if is_torn else []
     steps = _steps(complete)
     if len(steps) < 2:
-        alone = tuple(usable(_seconds(one) for one in steps))
+        alone = tuple(usable((end - begin) / 1e6 for begin, end in steps))
         return Measured(name, "trace", alone, notes=(*notes, "it names no two steps"))
     window = (steps[0][0], steps[-1][0])  # the last step may have been cut
     step_s = tuple(usable((after[0] - before[0]) / 1e6 for before, after in itertools.pairwise(steps)))
@@ -183,7 +183,3 @@ def _cause(event: Event) -> Causes:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
-
-
-def _seconds(interval: Interval) -> float:
-    return (interval[1] - interval[0]) / 1e6

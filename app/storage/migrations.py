@@ -113,11 +113,12 @@ def _migrate(engine: sa.Engine) -> None:
                 f"the database has schema version {version}, this program knows up to {SCHEMA_VERSION}: "
                 "use another database_url or the program version that wrote it"
             )
+        binary = "BYTEA" if engine.dialect.name == "postgresql" else "BLOB"
         has_studies = sa.inspect(connection).has_table(STUDIES.name)
         for step in range(version + 1, SCHEMA_VERSION + 1):
             for statement in STEPS[step]:
                 if has_studies or STUDIES.name not in statement:
-                    connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
+                    connection.execute(sa.text(statement.replace(" BYTEA", f" {binary}")))
             if step == 4:
                 _name_endings(connection)
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION))
@@ -135,7 +136,3 @@ def _name_endings(connection: sa.Connection) -> None:
         connection.execute(changed)
         done = sa.and_(EVENTS.c.plan_id == plan_id, EVENTS.c.kind == "done")
         connection.execute(sa.update(EVENTS).where(done).values(data=done_event(status, "finished")))
-
-
-def _binary(engine: sa.Engine) -> str:
-    return " BYTEA" if engine.dialect.name == "postgresql" else " BLOB"

@@ -7,8 +7,7 @@ contains, and `stage_layers_of_pp` are the layers of each pipeline rank that a l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from models.catalogue import named_entry
 
@@ -22,7 +21,8 @@ def filled(row: Cells) -> dict[str, str]:
     """The row with empty shape cells filled from the published shapes of its model, the first that has a cell."""
     cells = dict(row)
     is_dense = cells.get("arch", "dense") == "dense"
-    for shape in _shapes(cells.get("model", "")):
+    model = cells.get("model", "").lower()
+    for shape in (one for one in named_entry("shapes", "published") if re.search(one["pattern"], model)):
         known = {name: str(value) for name, value in shape.items() if name not in _NOT_CELLS}
         split = shape.get("stage_layers_of_pp", {}).get(cells.get("pp"))
         if split is not None:
@@ -30,11 +30,6 @@ def filled(row: Cells) -> dict[str, str]:
         wanted = (name for name in known if not cells.get(name) and not (is_dense and name in _OF_EXPERTS))
         cells |= {name: known[name] for name in wanted}
     return cells
-
-
-def _shapes(model: str) -> Iterator[Mapping[str, Any]]:
-    """The shapes whose pattern fits the name of a model, in the order of the catalogue."""
-    return (one for one in named_entry("shapes", "published") if re.search(one["pattern"], model.lower()))
 
 
 def is_latent(row: Cells) -> bool:

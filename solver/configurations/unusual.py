@@ -46,16 +46,13 @@ def covering(request: PlanRequest, configuration: Configuration) -> PlanRequest:
     allowed, degrees = request.constraints.allowed, configuration.degrees
     if not usable_pools(request):
         return request
+    layer_split = BY_GPU_TYPE if configuration.layer_split == "by_gpu_type" else EVEN
     usual = {
         "tp": (degrees.tp, tensor_degrees(request, usable_pools(request))),
         "cp": (degrees.cp, context_degrees(request)),
         "ep": (degrees.ep, expert_degrees(request)),
-        "pp": (degrees.pp, pipeline_degrees(request, _split_of(configuration))),
+        "pp": (degrees.pp, pipeline_degrees(request, layer_split)),
         "micro_batch_sequences": (configuration.micro_batch_sequences, micro_batches(request)),
     }
     is_usual = all(value in values for name, (value, values) in usual.items() if getattr(allowed, name) is None)
     return request if is_usual else with_every_degree(request) or request
-
-
-def _split_of(configuration: Configuration) -> int:
-    return BY_GPU_TYPE if configuration.layer_split == "by_gpu_type" else EVEN

@@ -222,8 +222,9 @@ def _meetings(request: PlanRequest) -> Iterator[tuple[Sequence[int], Areas, str]
             if stated.pins[index].num_replicas is not None:
                 yield [*of_all, index], inside, REPLICA
     else:
+        ranks = [range(pin.first_pipeline_rank, pin.last_pipeline_rank + 1) for pin in stated.pins]
         for rank in dict.fromkeys(pin.first_pipeline_rank for pin in stated.pins):
-            on_rank = [one for one in every if _has_rank(stated.pins[one], rank)]
+            on_rank = [one for one in every if rank in ranks[one]]
             yield on_rank, inside, RANK
 
 
@@ -257,10 +258,6 @@ def _compete(first: Pin, second: Pin, around: Around) -> bool:
         return False
     last = min(first.last_pipeline_rank, second.last_pipeline_rank)
     return max(first.first_pipeline_rank, second.first_pipeline_rank) <= last
-
-
-def _has_rank(pin: Pin, rank: int) -> bool:
-    return pin.first_pipeline_rank <= rank <= pin.last_pipeline_rank
 
 
 def _told(pins: Sequence[Pin], index: int) -> str:
