@@ -105,12 +105,6 @@ class Kind:
         """Forward and input gradient of a usual layer."""
         return float(self.layer.forward_s[0] + self.layer.input_grad_s[0])
 
-    @property
-    def back(self) -> float:
-        """Least quotient of a layer's input gradient and forward, of either kind."""
-        layers = [one for one in (self.layer, self.other) if float(one.forward_s[0]) > 0]
-        return min(float(one.input_grad_s[0] / one.forward_s[0]) for one in layers)
-
     @cached_property
     def ends(self) -> dict[Ends, tuple[StageCost, ...]]:
         """The embedding, the logits, both or neither, by fabric."""

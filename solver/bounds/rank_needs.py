@@ -18,7 +18,10 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
     """The tables of `PartitionProblem` on a type, by kind of rank and layers."""
     m, v, cost, ends = float(rank.num_microbatches), rank.vpp, rank.cost, rank.ends
     layer, other = rank.kind.layer, rank.kind.other
-    first_chunk_s, last_forward, last_both, last_gradient = _outer_chunks_s(rank)
+    (first_chunk_s, first_gradient), (last_forward, last_both, last_gradient) = (
+        _first_chunk_s(rank),
+        _last_chunk_s(rank),
+    )
     forward, total, both = cost.forward_s, cost.total_s, cost.forward_s + cost.input_grad_s
     update, capacity = rank.update_s, rank.capacity_bytes
     fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
@@ -34,7 +37,7 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
         "last": m * last_both + update,
         "first_chunk": first_chunk_s,
         "last_chunk": last_forward,
-        "before_last": _before_last_s(rank),
+        "before_last": _before_last_s(rank, "forward_s") + (rank.vpp > 1) * rank.embedding.forward_s,
         "own_both": both if v == 1 else rank.ranks.of_layers(rank.chunk.both_s, rank.chunks[2]),
         "home": (m - 1.0) * _slowest_chunk_s(rank) + update,
         "forwards": m * forward + update,
@@ -47,26 +50,32 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
         )
         + ends.forward_s
         + ends.input_grad_s,
+        "first_gradient": first_gradient,
         "last_gradient": last_gradient,
+        "gradient_before_last": _before_last_s(rank, "input_grad_s"),
     }
     return needs | _memory_needs(rank, safe) | _cycles_needs(rank, exposed + update)
 
 
-def _outer_chunks_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Forward of the first chunk; of the last one forward, forward and input gradients of the rank, and its gradient.
-
-    With several chunks the last of them alone counts in all three.
-    """
-    cost, ends, embedding, ranks = rank.cost, rank.ends, rank.embedding, rank.ranks
+def _first_chunk_s(rank: RankCosts) -> tuple[FloatArray, FloatArray]:
+    """Forward and input gradient of the first chunk."""
     if rank.vpp == 1:
-        return cost.forward_s, cost.forward_s, cost.forward_s + rank.inner.input_grad_s, cost.input_grad_s
-    first, last = (rank.kind.chunk(one) for one in (ranks.windows.first, ranks.windows.last))
-    (in_first, in_last, _), logits_s = rank.chunks, ends.forward_s - embedding.forward_s
+        return rank.cost.forward_s, rank.cost.input_grad_s
+    cost, layers = rank.kind.chunk(rank.ranks.windows.first).cost, rank.chunks[0]
+    forward_s = rank.ranks.of_layers(cost.forward_s, layers) + rank.embedding.forward_s
+    return forward_s, rank.ranks.of_layers(cost.input_grad_s, layers)
+
+
+def _last_chunk_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Forward, forward and input gradient, and input gradient of the last chunk."""
+    if rank.vpp == 1:
+        return rank.cost.forward_s, rank.cost.forward_s + rank.cost.input_grad_s, rank.cost.input_grad_s
+    chunk, layers = rank.kind.chunk(rank.ranks.windows.last), rank.chunks[1]
+    logits = [getattr(rank.ends, one) - getattr(rank.embedding, one) for one in ("forward_s", "input_grad_s")]
     return (
-        ranks.of_layers(first.cost.forward_s, in_first) + embedding.forward_s,
-        ranks.of_layers(last.cost.forward_s, in_last) + logits_s,
-        ranks.of_layers(last.both_s, in_last) + logits_s,
-        ranks.of_layers(last.cost.input_grad_s, in_last) + ends.input_grad_s - embedding.input_grad_s,
+        rank.ranks.of_layers(chunk.cost.forward_s, layers) + logits[0],
+        rank.ranks.of_layers(chunk.both_s, layers) + logits[0] + logits[1],
+        rank.ranks.of_layers(chunk.cost.input_grad_s, layers) + logits[1],
     )
 
 
@@ -76,16 +85,20 @@ def _slowest_chunk_s(rank: RankCosts) -> FloatArray:
     return rank.ranks.of_layers(slowest_s, -(-rank.layers // rank.vpp))
 
 
-def _before_last_s(rank: RankCosts) -> FloatArray:
-    """Least forward of all chunks but the last: v - 1 of the smallest, or all layers but the largest chunk's."""
+def _before_last_s(rank: RankCosts, seconds: str) -> FloatArray:
+    """Least forward or input gradient of the layers of all chunks but the last: v - 1 of the smallest, or all layers
+    but the largest chunk's.
+    """
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
     n, v, kind = rank.layers, rank.vpp, rank.kind
     fewest = np.minimum(rank.chunks[0], n // v)
-    quickest_s = rank.of_kinds_of_layer((float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])), np.minimum)
-    smallest_s = (v - 1) * rank.ranks.of_layers(rank.chunk.cost.forward_s, fewest)
-    before_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
-    return before_s + rank.embedding.forward_s
+    quickest_s = rank.of_kinds_of_layer(
+        (float(getattr(kind.layer, seconds)[0]), float(getattr(kind.other, seconds)[0])), np.minimum
+    )
+    smallest_s = (v - 1) * rank.ranks.of_layers(getattr(rank.chunk.cost, seconds), fewest)
+    least_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
+    return least_s
 
 
 def _evened_s(rank: RankCosts, usual_s: FloatArray, other_s: FloatArray, excess_s: float) -> FloatArray:

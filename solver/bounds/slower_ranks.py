@@ -75,7 +75,6 @@ def _problem(
             for rank in range(pp)
         ]
     )
-    quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
     update = [stages.optimizer_s for half in halves for _, stages in half]
     return PartitionProblem(
         kind_r=np.arange(pp),
@@ -84,7 +83,6 @@ def _problem(
         least_r=np.zeros(pp, dtype=np.int64),
         num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
-        back=float(np.min(quotients)),
         update_s=float(np.minimum.reduce(update).max()),
         needs=np.ascontiguousarray(np.moveaxis(needs, -1, 0))[..., None],
         apart_cc=TOGETHER,
@@ -116,7 +114,9 @@ def _needs(
         "work": exchanged + update if fits else np.inf,
         "early": total - early + after,
         "early_back": total - early - late + update,
+        "first_gradient": float(gradient[0]),
         "last_gradient": float(gradient[-1]),
+        "gradient_before_last": float(gradient[:-1].sum()),
         "forward": float(forward.sum()),
         "late": m * (last + float(weights.sum())) + after,
         "through": total - late + update,

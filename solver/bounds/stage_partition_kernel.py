@@ -42,13 +42,17 @@ NEEDS = (
     "first_end",
     "input_gradient",
     "small_chunk",
+    "first_gradient",
+    "last_gradient",
+    "gradient_before_last",
 )
 WORK, LATE, THROUGH, LAST, EARLY, EARLY_BACK = range(6)
 TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FORWARDS = range(6, 14)
 CYCLES, AFTER_CYCLES, FIRST_SUM = range(14, 17)
 NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
-LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT, SMALL_CHUNK = range(7, NUM_NEEDED)
+LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT, SMALL_CHUNK = range(7, 12)
+FIRST_GRADIENT, LAST_GRADIENT, GRADIENT_BEFORE_LAST = range(12, NUM_NEEDED)
 NUM_SUMS = NUM_NEEDED + 2  # with messages between types: up to a rank, and from the last rank to the first, too
 WAY, CYCLE = range(NUM_NEEDED, NUM_SUMS)
 BEHIND = (
@@ -60,9 +64,12 @@ BEHIND = (
     EVEN_BOTH,
     GRADIENT,
     SMALL_CHUNK,
+    LAST_GRADIENT,
+    GRADIENT_BEFORE_LAST,
 )  # of ranks behind, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, GRADIENT_AFTER = range(4)
-LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND, SMALL_BEHIND = range(4, len(BEHIND))
+LAST_CHUNK_BEHIND, EVEN_BEHIND, ALL_GRADIENTS_BEHIND, SMALL_BEHIND = range(4, 8)
+LAST_GRADIENT_BEHIND, GRADIENT_BEFORE_LAST_BEHIND = range(8, len(BEHIND))
 WAY_BEHIND = len(BEHIND)
 
 
@@ -81,11 +88,9 @@ class PartitionProblem(NamedTuple):
     num_layers: int
     num_chunks: int
     looped: bool
-    back: float
     needs: Floats
     apart_cc: Floats
     last_type: int = -1
-    embedding_s: float = 0.0
     update_s: float = 0.0
     delays: MessageDelays = MessageDelays()
 
@@ -100,8 +105,9 @@ class PartitionStates(NamedTuple):
 
 def least_sums(
     problem: PartitionProblem, states: PartitionStates, known: Floats, behind: Floats, limit_s: float
-) -> Floats:
-    """Least sums over all ranks of partitions within `limit_s`, given least sums of all; infinite without any.
+) -> tuple[Floats, Floats]:
+    """Least sums over all ranks of partitions within `limit_s`, given least sums of all; infinite without any. And by
+    state, type of its last rank and layers those over the first ranks.
 
     `behind` is what `sums_behind` finds for this limit.
     """
@@ -110,17 +116,20 @@ def least_sums(
     _search(problem, states, most_layers(problem, limit_s), known, behind, limit_s, sums)
     whole = states.used.sum(axis=1) == len(problem.kind_r)
     least: Floats = sums[states.state[whole], :, problem.num_layers].min(axis=(0, 1), initial=np.inf)
-    return least
+    return least, sums
 
 
-def sums_behind(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> Floats:
+def sums_behind(
+    problem: PartitionProblem, states: PartitionStates, limit_s: float, known: Floats, before: Floats
+) -> Floats:
     """By state, type of the last rank before it and layers before it, least sums of `BEHIND` over the ranks that
-    follow, each with work for the limit, and of the messages into them.
+    follow, each with time for the limit, and of the messages into them.
 
-    Infinite where these cannot hold the other layers.
+    Infinite where these cannot hold the other layers. `before` has the sums over the first ranks of `least_sums`: with
+    none of them a rank needs time for its own work alone.
     """
     behind = _table(problem, states, len(BEHIND) + 1)
-    _search_behind(problem, states, most_layers(problem, limit_s), behind)
+    _search_behind(problem, states, most_layers(problem, limit_s), known, limit_s, before, behind)
     return behind
 
 
@@ -154,9 +163,17 @@ def _apart_s(problem: PartitionProblem, gpu: int, then: int) -> float:
 
 
 @compiled
-def _search_behind(problem: PartitionProblem, states: PartitionStates, most: Ints, behind: Floats) -> None:
+def _search_behind(
+    problem: PartitionProblem,
+    states: PartitionStates,
+    most: Ints,
+    known: Floats,
+    limit_s: float,
+    before: Floats,
+    behind: Floats,
+) -> None:
     """Put one rank before the other, of every type, from the last one on."""
-    problem, states, most, behind = uncounted((problem, states, most, behind))
+    problem, states, most, known, before, behind = uncounted((problem, states, most, known, before, behind))
     num_ranks, num_layers, num_rows = len(problem.kind_r), problem.num_layers, len(problem.apart_cc)
     for number in range(len(states.state) - 1, -1, -1):
         state, rank = states.state[number], 0
@@ -167,27 +184,42 @@ def _search_behind(problem: PartitionProblem, states: PartitionStates, most: Int
                 if problem.last_type < 0 or last == row(problem, problem.last_type):
                     behind[state, last, num_layers] = 0.0
                 continue
+            sums = before[state, last] if len(before) > 0 and rank > 0 else before[:0, 0, 0]
             for gpu in range(len(problem.held_c)):
                 if states.used[number, gpu] < problem.held_c[gpu]:
                     then = behind[state + states.stride_c[gpu], row(problem, gpu)]
-                    apart_s = _apart_s(problem, last, gpu) if rank > 0 else 0.0
-                    _prepend(problem, (rank, gpu), most, apart_s, then, behind[state, last])
+                    _prepend(problem, (rank, last, gpu), most, known, limit_s, sums, then, behind[state, last])
 
 
 @inlined
 def _prepend(
-    problem: PartitionProblem, step: tuple[int, int], most: Ints, apart_s: float, then: Floats, behind: Floats
+    problem: PartitionProblem,
+    step: tuple[int, int, int],
+    most: Ints,
+    known: Floats,
+    limit_s: float,
+    before: Floats,
+    then: Floats,
+    behind: Floats,
 ) -> None:
-    """Put a rank of one type, with any layers, before those whose least sums are `then`."""
-    rank, gpu = step
+    """Put a rank of one type behind one of another, with any layers, before those whose least sums are `then`."""
+    rank, last, gpu = step
     kind, num_layers = problem.kind_r[rank], problem.num_layers
+    apart_s = _apart_s(problem, last, gpu) if rank > 0 else 0.0
     for n in range(problem.least_r[rank], most[kind, gpu] + 1):
         for have in range(num_layers - n + 1):
-            if then[have + n, 0] < np.inf:
-                for one in range(len(BEHIND)):
-                    total = then[have + n, one] + problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
-                    behind[have, one] = min(behind[have, one], total)
-                behind[have, WAY_BEHIND] = min(behind[have, WAY_BEHIND], then[have + n, WAY_BEHIND] + apart_s)
+            if then[have + n, 0] == np.inf:
+                continue
+            if len(before) > 0:
+                if before[have, 0] == np.inf:
+                    continue
+                at = rank, kind, last, gpu, n
+                if rank_need_s(problem, at, known, before[have], then[have + n]) > limit_s:
+                    continue
+            for one in range(len(BEHIND)):
+                total = then[have + n, one] + problem.needs[FIRST_SUM + BEHIND[one], kind, gpu, n]
+                behind[have, one] = min(behind[have, one], total)
+            behind[have, WAY_BEHIND] = min(behind[have, WAY_BEHIND], then[have + n, WAY_BEHIND] + apart_s)
 
 
 @compiled
@@ -273,20 +305,20 @@ def rank_need_s(
     before_way_s, behind_way_s = before[WAY] + way_s, behind[WAY_BEHIND]
     whole_way_s = max(known[WAY], before_way_s + behind_way_s)
     cycle_s = max(known[CYCLE], before[CYCLE] + cycle_s + behind_way_s)
-    sum_s = before[0]
     before_hops_s, behind_hops_s = (
         rank * problem.delays.hop_s + before_way_s,
         others * problem.delays.hop_s + behind_way_s,
     )
-    lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
-    lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
+    lead_s, lead_back_s = before[0] + before_hops_s, before[FIRST_GRADIENT] + before_hops_s
     first_end_s = before[FIRST_END] + needs[FIRST_SUM + FIRST_END, kind, gpu, n]
     lead_back_s += first_end_s
     before_last_s = before[BEFORE_LAST] + needs[FIRST_SUM + BEFORE_LAST, kind, gpu, n] + behind[BEFORE_LAST_BEHIND]
     ahead_s = max(known[BEFORE_LAST], before_last_s)
     ahead_s += behind[LAST_CHUNK_BEHIND] if folded else before[LAST_CHUNK] if problem.looped else 0.0
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
-    back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
+    gradients_s = before[GRADIENT_BEFORE_LAST] + needs[FIRST_SUM + GRADIENT_BEFORE_LAST, kind, gpu, n]
+    back_s = max(known[GRADIENT_BEFORE_LAST], gradients_s + behind[GRADIENT_BEFORE_LAST_BEHIND])
+    back_s += behind[LAST_GRADIENT_BEHIND] if folded else before[LAST_GRADIENT] if problem.looped else 0.0
     ahead_hops_s = problem.delays.ahead_s + (v - 1.0) * (whole_way_s if folded else cycle_s)
     ahead_hops_s += behind_hops_s if folded else before_hops_s
     ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s + first_end_s  # messages go back, too

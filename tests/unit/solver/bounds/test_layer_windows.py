@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from models.workload import Architecture
-from solver.bounds.kind_costs import AlikeCosts, Kind
 from solver.bounds.layer_windows import rank_windows, stage_windows
-from solver.configurations.enumerate import enumerate_space
-from tests.build_job import ARCHITECTURE, FIXED, context_of, job
+from tests.build_job import ARCHITECTURE
 
 EXPERTS = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
 
@@ -71,18 +69,3 @@ def test_ranks_that_have_the_same_layers_in_another_order_are_of_different_kinds
     assert moe_first.any_stage.key == dense_first.any_stage.key
     assert (moe_first.first.fewest[1], dense_first.first.most[1]) == (1, 0)
     assert moe_first.key != dense_first.key
-
-
-@pytest.mark.parametrize(("dense_s", "moe_s"), [(1e-3, 4e-3), (4e-3, 1e-3)])
-def test_gradients_go_back_as_quickly_as_through_the_kind_that_takes_least(dense_s: float, moe_s: float) -> None:
-    same = {"gpu": "H100-SXM-80G", "micro_batch_sequences": 1, "tp": 2, "forward_s": 2e-3, "weight_grad_s": 2e-3}
-    measured = [
-        {**same, "layer_kind": kind, "input_grad_s": back_s, "activation_bytes": 1e8}
-        for kind, back_s in (("dense", dense_s), ("moe", moe_s))
-    ]
-    model = architecture(16, 4, 1).model_dump(exclude_none=True)
-    request = job(workload={"architecture": model, "layer_profiles": measured}, allowed={**FIXED, "ep": [1]})
-    context = context_of(request)
-    (gpu_class,) = context.gpu_classes.values()
-    kind = Kind((AlikeCosts.of(context, gpu_class, [enumerate_space(request).columns.take(np.array([0]))]),), held=4)
-    assert kind.back == pytest.approx(min(dense_s, moe_s) / 2e-3)
