@@ -67,6 +67,10 @@ class Expected:
             if differs(getattr(choice, name), value):
                 yield f"{name} {getattr(choice, name):.9g}, it is {value:.9g}"
 
+    def time_s(self, choice: TransportChoice) -> float:
+        """Seconds of one operation with these options."""
+        return self._times(choice)[0]
+
     def _algorithms(self) -> tuple[str, ...]:
         if self.path is not None:
             return algorithms(self.communicator)

@@ -209,6 +209,15 @@ def test_what_no_figure_of_a_time_slot_follows_from_is_named(field, value):
     assert is_named(f"/message_transports/{number}/connection/{field}", plan_called(name))
 
 
+def test_more_queue_pairs_than_a_choice_needs_are_convicted():
+    """Also where they change no figure of it, as inside a place where nothing collides and its window is enough."""
+    name = "GPUs of two types"
+    assert any(one.tier == "building" for one in plan_called(name).transport)
+    for number, choice in enumerate(plan_called(name).transport):
+        more = {f"transport__{number}__num_queue_pairs": 2 * choice.num_queue_pairs}
+        assert "transport-times" in objections(name, **more), choice
+
+
 def test_an_exchange_stated_twice_for_one_stage_and_never_for_another_is_convicted():
     assert "exchange-complete" in objections("messages beside gradients", exchanges__3__stage=0)
 

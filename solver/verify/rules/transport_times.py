@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from models.transport import TransportChoice
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
+from solver.network.technology import OUTSTANDING, QUEUE_PAIRS
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.communicators import Expected, Key, inside_places
 from solver.verify.exchange_ways import ring_communicator
@@ -40,6 +41,18 @@ def _objections(one: Expected, choice: TransportChoice) -> Iterator[str]:
     yield from one.objections(choice)
     if one.path is not None and one.connection is None:
         yield from unoffered(one.path, choice)
+        yield from _needless(one, choice)
+
+
+def _needless(one: Expected, choice: TransportChoice) -> Iterator[str]:
+    """Queue pairs and chunks in flight beyond those with which it takes as long: the plainest choice has fewest."""
+    for name, words, sizes in (
+        ("num_queue_pairs", "queue pairs", QUEUE_PAIRS),
+        ("num_outstanding", "chunks in flight", OUTSTANDING),
+    ):
+        fewer = max((size for size in sizes if size < getattr(choice, name)), default=None)
+        if fewer is not None and one.time_s(choice.model_copy(update={name: fewer})) <= one.time_s(choice):
+            yield f"{getattr(choice, name)} {words}, with {fewer} it takes as long"
 
 
 def _across(case: Case) -> Iterator[Expected]:
