@@ -47,7 +47,7 @@ def joined(parts: Sequence[Partitions]) -> Partitions:
     return Partitions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class Most(NamedTuple):
+class PartitionLimits(NamedTuple):
     """Partitions that are listed, and steps of the search for them: a million takes a hundredth of a second."""
 
     partitions: int
@@ -55,7 +55,11 @@ class Most(NamedTuple):
 
 
 def partitions_within(
-    problem: PartitionProblem, states: PartitionStates, sums: tuple[Floats, Floats], limit_s: float, most: Most
+    problem: PartitionProblem,
+    states: PartitionStates,
+    sums: tuple[Floats, Floats],
+    limit_s: float,
+    most: PartitionLimits,
 ) -> Partitions | None:
     """All partitions within `limit_s`; None where there are as many or more, or they take more steps.
 

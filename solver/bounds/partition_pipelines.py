@@ -15,7 +15,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.every_partition_kernel import Most, Partitions
+from solver.bounds.every_partition_kernel import PartitionLimits, Partitions
 from solver.bounds.stage_partition import kinds_of, least_time_s, partition_problem, partition_states, partitions_up_to
 from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
@@ -124,7 +124,7 @@ class _PipelineBounds:
 
 def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: float, effort: int) -> float:
     """Raise a limit that is impossible until a pipeline keeps within it, or as many were bounded as may be."""
-    states, step, most = partition_states(problem), STEP, Most(effort * MOST_PARTITIONS, effort * MOST_STEPS)
+    states, step, most = partition_states(problem), STEP, PartitionLimits(effort * MOST_PARTITIONS, effort * MOST_STEPS)
     while limit_s < bounds.high_s and step >= LEAST_STEP / effort:
         next_s = min(limit_s + step * bounds.high_s, bounds.high_s)
         found = partitions_up_to(problem, states, next_s, most)

@@ -15,7 +15,7 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.every_partition_kernel import Most, Partitions, joined, partitions_within
+from solver.bounds.every_partition_kernel import PartitionLimits, Partitions, joined, partitions_within
 from solver.bounds.kind_costs import AlikeCosts, Kind, usual_excess_s
 from solver.bounds.layer_windows import EVERY_END, rank_kinds
 from solver.bounds.least_hops import MessageDelays, TypeHops
@@ -103,7 +103,7 @@ def _sums_within(
 
 
 def partitions_up_to(
-    problem: PartitionProblem, states: PartitionStates, limit_s: float, most: Most
+    problem: PartitionProblem, states: PartitionStates, limit_s: float, most: PartitionLimits
 ) -> Partitions | None:
     """All partitions that may keep within the limit, those with the least bound first; None for very many."""
     parts = list[Partitions]()
