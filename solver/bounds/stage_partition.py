@@ -88,7 +88,7 @@ def _sums_within(
     Sums known of all that do rule out more of them.
     """
     known, limit_s = np.zeros(NUM_SUMS), limit_s / SAFETY
-    behind = sums_behind(problem, states, limit_s, known, np.zeros((0, 0, 0, NUM_SUMS)))
+    behind = sums_behind(problem, states, limit_s, known, np.zeros((0, 1, 1, NUM_SUMS)))
     for _ in range(NUM_PASSES):
         found, before = least_sums(problem, states, known, behind, limit_s)
         there_s = problem.delays.turnaround_s + all_ways_s(problem, found)

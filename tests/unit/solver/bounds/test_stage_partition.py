@@ -139,7 +139,7 @@ def test_every_partition_within_a_time_is_found(held: tuple[int, int], messages:
 def test_sums_behind_leave_out_what_is_late_with_the_ranks_before(messages: tuple[float, float, str]) -> None:
     one, nothing = problem((2, 2), *messages), np.zeros(NUM_SUMS)
     states, limit_s = partition_states(one), 1.05 * min(time_s for _, _, time_s in all_partitions((2, 2), *messages))
-    alone = sums_behind(one, states, limit_s, nothing, np.zeros((0, 0, 0, NUM_SUMS)))
+    alone = sums_behind(one, states, limit_s, nothing, np.zeros((0, 1, 1, NUM_SUMS)))
     _, before = least_sums(one, states, nothing, alone, limit_s)
     both = sums_behind(one, states, limit_s, nothing, before)
     assert (both >= alone).all()
