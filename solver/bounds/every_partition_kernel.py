@@ -29,6 +29,8 @@ from solver.bounds.stage_partition_kernel import (
 from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 
+MOST_STEPS = 4_000_000  # of the search for partitions: less than a hundred milliseconds
+
 
 class Partitions(NamedTuple):
     """Partitions, a row each: GPU type and layers of every rank, and the largest part of the bound of any (seconds)."""
@@ -47,27 +49,16 @@ def joined(parts: Sequence[Partitions]) -> Partitions:
     return Partitions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class PartitionLimits(NamedTuple):
-    """Partitions that are listed, and steps of the search for them: a million takes a hundredth of a second."""
-
-    partitions: int
-    steps: int
-
-
 def partitions_within(
-    problem: PartitionProblem,
-    states: PartitionStates,
-    sums: tuple[Floats, Floats],
-    limit_s: float,
-    most: PartitionLimits,
+    problem: PartitionProblem, states: PartitionStates, sums: tuple[Floats, Floats], limit_s: float, most: int
 ) -> Partitions | None:
-    """All partitions within `limit_s`; None where there are as many or more, or they take more steps.
+    """All partitions within `limit_s`; None where there are `most` or more.
 
     `sums` are the least over all ranks, and over those behind each, of partitions within this limit.
     """
-    shape = most.partitions, len(problem.kind_r)
-    found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most.partitions))
-    number = _enumerate(problem, states, most_layers(problem, limit_s), sums, limit_s, most.steps, found)
+    shape = most, len(problem.kind_r)
+    found = Partitions(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.zeros(most))
+    number = _enumerate(problem, states, most_layers(problem, limit_s), sums, limit_s, found)
     return None if number < 0 else found.at(slice(number))
 
 
@@ -78,13 +69,12 @@ def _enumerate(
     most: Ints,
     others: tuple[Floats, Floats],
     limit_s: float,
-    most_steps: int,
     found: Partitions,
 ) -> int:
     """Depth first, rank after rank: every type, and of it every number of layers; how many, -1 for too many."""
     num_ranks, used = len(problem.kind_r), np.zeros(len(problem.held_c), dtype=np.int64)
     chosen = np.zeros(num_ranks, dtype=np.int64), problem.least_r - 1, used, np.zeros((num_ranks + 1, NUM_SUMS))
-    return _walk(problem, states, most, others, limit_s, most_steps, chosen, found)
+    return _walk(problem, states, most, others, limit_s, chosen, found)
 
 
 @compiled
@@ -94,7 +84,6 @@ def _walk(
     most: Ints,
     others: tuple[Floats, Floats],
     limit_s: float,
-    most_steps: int,
     chosen: tuple[Ints, Ints, Ints, Floats],
     found: Partitions,
 ) -> int:
@@ -102,7 +91,7 @@ def _walk(
     problem, states, most, others, chosen, found = uncounted((problem, states, most, others, chosen, found))
     (known, behind), (gpu_r, layers_r, used, sums) = others, chosen
     num_ranks, num_types, number, rank, have, state = len(problem.kind_r), len(problem.held_c), 0, 0, 0, 0
-    for _ in range(most_steps):
+    for _ in range(MOST_STEPS):
         gpu, kind = gpu_r[rank], problem.kind_r[rank]
         layers_r[rank] += 1
         n, then = layers_r[rank], state + states.stride_c[gpu]

@@ -15,7 +15,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.every_partition_kernel import PartitionLimits, Partitions
+from solver.bounds.every_partition_kernel import Partitions
 from solver.bounds.stage_partition import kinds_of, least_time_s, partition_problem, partition_states, partitions_up_to
 from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
@@ -24,11 +24,10 @@ from solver.context import Context
 from solver.cost.columns import columns_of
 
 STEP = 0.01  # of the time that matters: how far the next partitions may be beyond what is proven so far
-LEAST_STEP = 0.002  # where there are too many partitions for more; with more effort it is as many times less
+LEAST_STEP = 0.002  # where there are too many partitions for more
 BEYOND = 0.05  # of a time: how far beyond it a pipeline is bounded at once
 FEWEST_TOGETHER = 4  # partitions on the same GPU types, from which on they are bounded together first
 MOST_PARTITIONS = 16_384  # within a time
-MOST_STEPS = 4_000_000  # to list them: less than a tenth of a second
 MOST_PIPELINES = 1_024  # of one configuration: a pipeline takes a twentieth to a fifth of a millisecond
 MOST_OF_SEVERAL = 128  # of configurations that are alike: most of those whose bound remains low have their own later
 MOST_TOGETHER = 32  # partitions bounded at once: those behind the first that keeps within the time may be too many
@@ -65,12 +64,12 @@ def _searched(
     gpus = kinds_of(context, [columns_of(one) for one in configurations])
     pipelines = PartitionPipelines.of(context, configurations, gpus)
     problem = partition_problem(configurations, gpus, pipelines.hops)
-    limit_s = least_time_s(problem, high_s, effort=effort)
+    limit_s = least_time_s(problem, high_s)
     if limit_s >= high_s:
         return high_s, ()
     most = MOST_PIPELINES if len(configurations) == 1 else MOST_OF_SEVERAL
-    bounds = _PipelineBounds(pipelines, high_s, clock, effort * most)
-    bound_s = _least_of_all(problem, bounds, limit_s, effort)
+    bounds = _PipelineBounds(pipelines, high_s, clock, effort * most, effort * MOST_PARTITIONS)
+    bound_s = _least_of_all(problem, bounds, limit_s)
     return bound_s, bounds.best()
 
 
@@ -78,13 +77,14 @@ def _searched(
 class _PipelineBounds:
     """Bounds of the pipelines of partitions (seconds), each worked out as far as it was asked for.
 
-    No more than `num_left` pipelines.
+    No more than `num_left` pipelines, and of no more than `most_partitions` at a time.
     """
 
     pipelines: PartitionPipelines
     high_s: float
     clock: Clock
     num_left: int
+    most_partitions: int
     known: dict[Partition, tuple[float, float]] = field(default_factory=dict)  # the bound, and what was enough
 
     def of(self, partitions: Sequence[Partition], enough_s: float) -> list[float]:
@@ -122,12 +122,12 @@ class _PipelineBounds:
         return tuple(found)
 
 
-def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: float, effort: int) -> float:
+def _least_of_all(problem: PartitionProblem, bounds: _PipelineBounds, limit_s: float) -> float:
     """Raise a limit that is impossible until a pipeline keeps within it, or as many were bounded as may be."""
-    states, step, most = partition_states(problem), STEP, PartitionLimits(effort * MOST_PARTITIONS, effort * MOST_STEPS)
-    while limit_s < bounds.high_s and step >= LEAST_STEP / effort:
+    states, step = partition_states(problem), STEP
+    while limit_s < bounds.high_s and step >= LEAST_STEP:
         next_s = min(limit_s + step * bounds.high_s, bounds.high_s)
-        found = partitions_up_to(problem, states, next_s, most)
+        found = partitions_up_to(problem, states, next_s, bounds.most_partitions)
         if found is None:
             step /= 2.0
             continue

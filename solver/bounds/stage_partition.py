@@ -15,7 +15,7 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.every_partition_kernel import PartitionLimits, Partitions, joined, partitions_within
+from solver.bounds.every_partition_kernel import Partitions, joined, partitions_within
 from solver.bounds.kind_costs import AlikeCosts, Kind, usual_excess_s
 from solver.bounds.layer_windows import EVERY_END, rank_kinds
 from solver.bounds.least_hops import MessageDelays, TypeHops
@@ -53,12 +53,12 @@ def stage_partition_bound_s(context: Context, configurations: Sequence[Configura
     return least_time_s(problem, high_s)
 
 
-def least_time_s(problem: PartitionProblem, high_s: float, *, effort: int = 1) -> float:
-    """Halve the interval between a time that is impossible and one that may not be, the nearer the more effort."""
+def least_time_s(problem: PartitionProblem, high_s: float) -> float:
+    """Halve the interval between a time that is impossible and one that may not be."""
     states = partition_states(problem)
     if not _keeps(problem, states, high_s):
         return high_s
-    low_s, tolerance_s = 0.0, RESOLUTION * high_s / effort
+    low_s, tolerance_s = 0.0, RESOLUTION * high_s
     while high_s - low_s > tolerance_s:
         middle = (low_s + high_s) / 2.0
         if _keeps(problem, states, middle):
@@ -103,9 +103,9 @@ def _sums_within(
 
 
 def partitions_up_to(
-    problem: PartitionProblem, states: PartitionStates, limit_s: float, most: PartitionLimits
+    problem: PartitionProblem, states: PartitionStates, limit_s: float, most: int
 ) -> Partitions | None:
-    """All partitions that may keep within the limit, those with the least bound first; None for very many."""
+    """All partitions that may keep within the limit, those with the least bound first; None for `most` or more."""
     parts = list[Partitions]()
     for one in _by_last_type(problem):
         sums = _sums_within(one, states, limit_s)
@@ -115,7 +115,7 @@ def partitions_up_to(
         if found is None:
             return None
         parts.append(found)
-        most = most._replace(partitions=most.partitions - len(found.need_s))
+        most -= len(found.need_s)
     none = np.zeros((0, len(problem.kind_r)), dtype=np.int64)
     whole = joined(parts) if parts else Partitions(none, none, np.zeros(0))
     return whole.at(np.argsort(whole.need_s, kind="stable"))
