@@ -18,10 +18,8 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
     """The tables of `PartitionProblem` on a type, by kind of rank and layers."""
     m, v, cost, ends = float(rank.num_microbatches), rank.vpp, rank.cost, rank.ends
     layer, other = rank.kind.layer, rank.kind.other
-    (first_chunk_s, first_gradient), (last_forward, last_both, last_gradient) = (
-        _first_chunk_s(rank),
-        _last_chunk_s(rank),
-    )
+    first_chunk_s, first_gradient = _first_chunk_s(rank)
+    last_forward, last_both, last_gradient = _last_chunk_s(rank)
     forward, total, both = cost.forward_s, cost.total_s, cost.forward_s + cost.input_grad_s
     update, capacity = rank.update_s, rank.capacity_bytes
     fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
