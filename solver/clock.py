@@ -55,6 +55,17 @@ def charge_pipeline_bounds(clock: Clock, num_operations: int, count: int = 1) ->
     charge(clock, count * (WORK_PER_PIPELINE_BOUND_S + WORK_PER_BOUNDED_OPERATION_S * num_operations))
 
 
+def charge_priced(clock: Clock, num_rows: float, num_gpu_classes: int) -> None:
+    """Charge what it takes to price so many configurations."""
+    charge(clock, WORK_PER_PRICED_ROW_S * num_rows * num_gpu_classes)
+
+
+def charge_refined_bound(clock: Clock, num_pools: int, num_others: int = 0) -> None:
+    """Charge what it takes to refine the bound of a configuration and of so many others that are alike."""
+    factor = (1.0 + WORK_PER_ALIKE_BOUND * num_others) * (1.0 + WORK_PER_BOUNDED_POOL * num_pools)
+    charge(clock, WORK_PER_REFINED_BOUND_S * factor)
+
+
 def charge(clock: Clock, seconds: float) -> None:
     """Tell a clock of work done; a wall clock has seen it pass."""
     if isinstance(clock, WorkClock):

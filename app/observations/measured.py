@@ -18,6 +18,7 @@ OPTIMIZER: Causes = ("optimizer_s", "overhead_s")
 IDLE: Causes = ("bubble_s", "pipeline_s")
 WORK: Causes = (*COMPUTE, *TENSOR, *CONTEXT, *EXPERT)  # what a timer around forward and backward holds
 
+TRACE = "trace"  # the tool of what a trace tells: it names no framework
 WARM_UP_SHARE = 0.1  # of the steps, the first ones: compilation, caches, autotuning
 MIN_STEADY = 3  # fewer steps than this are all taken: there is nothing to choose from
 

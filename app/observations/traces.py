@@ -12,7 +12,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.observations.measured import COMPUTE, CONTEXT, DATA, EXPERT, IDLE, OPTIMIZER, TENSOR, Causes, Measured, usable
+from app.observations.measured import (
+    COMPUTE,
+    CONTEXT,
+    DATA,
+    EXPERT,
+    IDLE,
+    OPTIMIZER,
+    TENSOR,
+    TRACE,
+    Causes,
+    Measured,
+    usable,
+)
 
 _GPU_WORK = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _STEP = re.compile(r"(?:ProfilerStep\s*#|(?:iteration|train_step|step)[ _#]*)([0-9]{1,18})$", re.IGNORECASE)
@@ -49,11 +61,11 @@ def read_trace(name: str, text: str) -> Measured | None:
     steps = _steps(complete)
     if len(steps) < 2:
         alone = tuple(usable((end - begin) / 1e6 for begin, end in steps))
-        return Measured(name, "trace", alone, notes=(*notes, "it names no two steps"))
+        return Measured(name, TRACE, alone, notes=(*notes, "it names no two steps"))
     window = (steps[0][0], steps[-1][0])  # the last step may have been cut
     step_s = tuple(usable((after[0] - before[0]) / 1e6 for before, after in itertools.pairwise(steps)))
     if not step_s:
-        return Measured(name, "trace", (), notes=(*notes, "its steps all begin at one moment"))
+        return Measured(name, TRACE, (), notes=(*notes, "its steps all begin at one moment"))
     device, others = _busiest(complete)
     if others:
         notes.append(f"it holds {1 + len(others)} GPUs: the causes are those of GPU {device}, the busiest")
@@ -65,7 +77,7 @@ def read_trace(name: str, text: str) -> Measured | None:
         notes.append(f"{what}: PyTorch writes names from 2.4 on")
     if not parts:
         notes.append("it holds no kernels of a GPU")
-    return Measured(name, "trace", step_s, parts=parts, notes=tuple(notes))
+    return Measured(name, TRACE, step_s, parts=parts, notes=tuple(notes))
 
 
 def _events(text: str) -> tuple[list[Event] | None, bool]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from models.request import PlanRequest
 
 GB = 1e9
-TRACE = "trace"  # what `app.observations` calls the tool of a trace
 
 
 def observe(
@@ -94,6 +93,8 @@ def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
 
 def _framework(runs: Sequence[Measured], asked: PlanRequest) -> str:
     """Who trained: as a log tells, or the framework that the job was planned for; a trace tells neither."""
+    from app.observations.measured import TRACE
+
     logged = [one.tool for one in runs if one.step_s and one.tool != TRACE]
     planned_for = asked.constraints.framework
     return next(iter(logged), planned_for.name if planned_for is not None else "")

@@ -15,14 +15,7 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
-from solver.clock import (
-    WORK_PER_BOUNDED_POOL,
-    WORK_PER_PRICED_ROW_S,
-    WORK_PER_REFINED_BOUND_S,
-    WORK_PER_ROW_S,
-    Clock,
-    charge,
-)
+from solver.clock import WORK_PER_ROW_S, Clock, charge, charge_priced, charge_refined_bound
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
@@ -72,7 +65,7 @@ class RowBounds:
             if len(rows) > PORTION:
                 rows = rows[np.argpartition(self.seconds[rows], PORTION)[:PORTION]]
             bounds = lower_bounds(self.context, self.space.take(rows))
-            charge(self._clock, WORK_PER_PRICED_ROW_S * len(rows) * len(self.context.gpu_classes))
+            charge_priced(self._clock, len(rows), len(self.context.gpu_classes))
             priced = np.where(bounds.fits, bounds.iteration_s, np.inf)
             self.seconds[rows] = np.maximum(self.seconds[rows], priced)
             self.guess_s[rows] = bounds.guess_s
@@ -85,7 +78,7 @@ class RowBounds:
             if not len(rows):
                 return
             row = int(rows[np.argmin(self.seconds[rows])])
-            _charge_refined(self._clock, self.context)
+            charge_refined_bound(self._clock, len(self.context.pools))
             bound_s = refined_bound_s(self.context, [self.configuration(row)], cutoff_s, self._clock)
             self.seconds[row] = max(self.seconds[row], bound_s)
             self.state[row] = REFINED
@@ -104,10 +97,6 @@ def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
     return list(np.split(number, np.cumsum([len(space) for space in spaces])[:-1]))
 
 
-def _charge_refined(clock: Clock, context: Context) -> None:
-    charge(clock, WORK_PER_REFINED_BOUND_S * (1.0 + WORK_PER_BOUNDED_POOL * len(context.pools)))
-
-
 def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool], clock: Clock) -> float:
     """What no plan of a request falls below, without looking for one, as far as it is below `cutoff_s`.
 
@@ -122,7 +111,7 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
     frontier = Frontier(context, space, Goal.of(context), late=lambda: True)  # no guesses: no plan is sought
     while not stopped() and frontier.least_bound < cutoff_s:
         num_priced = frontier.load(cutoff_s, planned=True)
-        charge(clock, WORK_PER_PRICED_ROW_S * num_priced * len(context.gpu_classes))
+        charge_priced(clock, num_priced, len(context.gpu_classes))
         if not num_priced and not _refined(frontier, cutoff_s, clock):
             break
     return min(frontier.least_bound, cutoff_s)
@@ -134,7 +123,7 @@ def _refined(frontier: Frontier, cutoff_s: float, clock: Clock) -> bool:
     for indices in frontier.unrefined(cutoff_s, 1):
         one = alike_configurations(frontier, indices, cutoff_s)
         frontier.set_refined(indices)
-        _charge_refined(clock, context)
+        charge_refined_bound(clock, len(context.pools))
         bound_s = refined_bound_s(
             context, one.configurations, one.target_bound_s, clock, quick=one.quick, effort=one.effort
         )

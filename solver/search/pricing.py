@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from solver.arrays import BoolArray
-from solver.clock import WORK_PER_PRICED_ROW_S, Clock, charge
+from solver.clock import Clock, charge_priced
 from solver.search.frontier import Frontier
 from solver.search.phases import Phases
 
@@ -54,7 +54,7 @@ class Pricing:
             return 0.0
         began_s = self._clock()
         num_priced = price(most)
-        charge(self._clock, WORK_PER_PRICED_ROW_S * num_priced * len(self.frontier.context.gpu_classes))
+        charge_priced(self._clock, num_priced, len(self.frontier.context.gpu_classes))
         if num_priced:
             self.row_s = (self._clock() - began_s) / num_priced
         return num_priced

@@ -18,14 +18,12 @@ from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
 from solver.clock import (
-    WORK_PER_ALIKE_BOUND,
-    WORK_PER_BOUNDED_POOL,
     WORK_PER_EVALUATION_S,
     WORK_PER_PLACED_RANK_S,
     WORK_PER_PLACING_S,
-    WORK_PER_REFINED_BOUND_S,
     Clock,
     charge,
+    charge_refined_bound,
 )
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -95,10 +93,7 @@ class TaskContext:
 
     def refined(self, refinement: AlikeConfigurations) -> Bounded:
         """The bound of some configurations' own pipeline, which need not go much beyond the target."""
-        others = len(refinement.indices) - 1
-        pools = len(self.context.pools)
-        factor = (1.0 + WORK_PER_ALIKE_BOUND * others) * (1.0 + WORK_PER_BOUNDED_POOL * pools)
-        charge(self.clock, WORK_PER_REFINED_BOUND_S * factor)
+        charge_refined_bound(self.clock, len(self.context.pools), len(refinement.indices) - 1)
         alike, high_s = refinement.configurations, refinement.target_bound_s
         bound_s = refined_bound_s(
             self.context, alike, high_s, self.clock, quick=refinement.quick, effort=refinement.effort
