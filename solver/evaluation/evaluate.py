@@ -6,7 +6,7 @@ Reporting it as a plan is `report.py`; judging it is `solver/verify`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -41,7 +41,7 @@ from solver.transport.hops import (
     route_hops,
     waiting_ways,
 )
-from solver.transport.message_paths import MessagePaths, split_paths
+from solver.transport.message_paths import MessagePaths, split_paths, widest_paths
 from solver.transport.prices import Traffic
 from solver.transport.time_division import time_divided
 
@@ -124,44 +124,46 @@ class Evaluation:
 def evaluate(
     context: Context, candidate: Candidate, scheduler: Scheduler, *, cutoff_s: float = float("inf")
 ) -> Evaluation | None:
-    """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
+    """Time a candidate, its messages on the paths of least latency and, where these wait for links, on others.
 
     None when memory has no room for one micro-batch or for any of the scheduler's orders, when the pipeline's bound
     shows before any scheduling that the iteration takes `cutoff_s` or longer, or when it takes longer than plans state.
     """
-    plain = evaluate_on_paths(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
-    if plain is not None and not plain.waits_for_links:
-        return plain
-    split = _split_paths(context, candidate)
-    if split is None:
-        return plain
-    least_s = cutoff_s if plain is None else min(cutoff_s, plain.iteration_s * (1.0 - LEAST_GAIN))
-    wider = evaluate_on_paths(context, candidate, scheduler, split, cutoff_s=least_s)
-    return wider if plain is None or (wider is not None and wider.iteration_s < least_s) else plain
+    best = evaluate_on_paths(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
+    if best is not None and not best.waits_for_links:
+        return best
+    for paths in other_paths(context, candidate):
+        least_s = cutoff_s if best is None else min(cutoff_s, best.iteration_s * (1.0 - LEAST_GAIN))
+        found = evaluate_on_paths(context, candidate, scheduler, paths, cutoff_s=least_s)
+        if best is None or (found is not None and found.iteration_s < least_s):
+            best = found
+    return best
 
 
-def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> MessagePaths:
-    """The paths of a candidate's messages: split over several, or those of least latency."""
-    return (_split_paths(context, candidate) if are_split else None) or MessagePaths(context.topology)
-
-
-def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
-    """Other paths of the messages that wait for links, where the link graph has any; all others keep their path."""
+def other_paths(context: Context, candidate: Candidate) -> Iterator[MessagePaths]:
+    """Other paths of the messages that wait for links, where the link graph has any: split over several, and each on
+    the widest alone, which leaves more to exchanges. All others keep their path.
+    """
     if not context.topology.edges_with_detour:
-        return None
+        return
     configuration, routes = candidate.configuration, candidate.routes
     exchanging = exchanging_edges(context, configuration, routes)
     message_bytes = _message_bytes(stages_of(context, configuration, routes))
     messages = StageMessages(context, configuration, message_bytes, MessagePaths(context.topology))
     hops = route_hops(messages, routes, exchanging)
     waiting = waiting_ways(context, configuration, routes, hops)
+    if not waiting:
+        return
     retained = [tuple(hop for hop in delays if not hop.bottlenecks) for delays in hops]
     taken = reserved_bytes_per_s(routes, retained, message_bytes)
     free = [
         max(free_bytes_per_s(context, edge, exchanging) - taken.get(edge, 0.0), 0.0)
         for edge in range(len(context.topology.edges))
     ]
-    return split_paths(context, waiting, np.array(free)) if waiting else None
+    for paths in (split_paths, widest_paths):
+        other = paths(context, waiting, np.array(free))
+        if other is not None:
+            yield other
 
 
 def _message_bytes(stages: dict[int, PoolStages]) -> float:

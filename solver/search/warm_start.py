@@ -11,12 +11,13 @@ from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_on_paths, paths_of
+from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_on_paths, other_paths
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order, portfolio_timing, timing_of
 from solver.placement.fill import PooledRoute
 from solver.search.acceptance import Acceptance
 from solver.search.saved import SavedSearch, restored
 from solver.search.tasks import AlternativeTask, placed
+from solver.transport.message_paths import MessagePaths
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ def timed_again(
     candidate = candidate_of(context, plan.configuration, plan.placement.routes)
     if candidate is not None and _has(own, plan.configuration):
         divided = tuple(one.stagger_s > 0 for one in plan.timelines)
-        paths = paths_of(context, candidate, are_split=bool(plan.message_splits))
-        found = evaluate_on_paths(context, candidate, or_same_order(known, quick), paths, divided=divided)
-        if found is not None:
-            yield found
+        others = list(other_paths(context, candidate)) if plan.message_splits else []
+        for paths in others or [MessagePaths(context.topology)]:
+            found = evaluate_on_paths(context, candidate, or_same_order(known, quick), paths, divided=divided)
+            if found is not None:
+                yield found
     yield from _anywhere(own, or_same_order(known, _adapted(context, quick)), stopped)
 
 

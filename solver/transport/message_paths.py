@@ -1,10 +1,10 @@
-"""The paths of stage messages between places: those of least latency, or split over several.
+"""The paths of stage messages between places: those of least latency, the widest ones, or split over several.
 
-`hops.py` times them, and the evaluation keeps the faster of both.
+`hops.py` times them, and the evaluation keeps the fastest of them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
-from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
+from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split, widest_ring
 from solver.transport.routing import bytes_by_edge
 
 MOST_ROUNDS = 3  # times that ways are split again: between regions, between buildings, and what is left
@@ -47,21 +47,42 @@ class MessagePaths:
         )
 
 
+def widest_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray) -> MessagePaths | None:
+    """Each way on the one path on which its bytes, edge after edge, take the least time; None if it is the plain one.
+
+    A path of least latency may leave by a narrow link where a wide one is a little longer.
+    """
+    plain = _plain_ways(context.topology, num_queues)
+    if context.topology.edges_with_detour.isdisjoint(plain.load):
+        return None
+    return _other_than(context.topology, plain, widest_ring(context, plain, free_e).parts)
+
+
 def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray) -> MessagePaths | None:
     """The split under which so many queues on each way leave the fullest edge emptiest, of the ways that do not take
     it their own fullest, and so on; None if it is the plain one.
     """
-    topology = context.topology
-    ways = tuple(sorted(num_queues))
-    plain = Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
-    if topology.edges_with_detour.isdisjoint(plain.load):
+    plain = _plain_ways(context.topology, num_queues)
+    if context.topology.edges_with_detour.isdisjoint(plain.load):
         return None
-    size_of = {way: STEP_BYTES * num_queues[way] for way in ways}
+    size_of = {way: STEP_BYTES * num_queues[way] for way in plain.steps}
     found = split_steps(context, plain, free_e, tuple(size_of.values()))
     if found is None:
         return None
-    parts_of = _emptied_in_order(context, free_e, size_of, dict(zip(ways, found, strict=True)))
-    split = {way: parts_of[way] for way, simple in zip(ways, plain.parts, strict=True) if parts_of[way] != simple}
+    parts_of = _emptied_in_order(context, free_e, size_of, dict(zip(plain.steps, found, strict=True)))
+    return _other_than(context.topology, plain, [parts_of[way] for way in plain.steps])
+
+
+def _plain_ways(topology: Topology, num_queues: Counter[Step]) -> Ring:
+    """All ways on their paths of least latency."""
+    ways = tuple(sorted(num_queues))
+    return Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
+
+
+def _other_than(topology: Topology, plain: Ring, parts: Sequence[Parts]) -> MessagePaths | None:
+    """These parts of all ways, as far as they are others; None if none is."""
+    ways = zip(plain.steps, plain.parts, parts, strict=True) if parts else ()
+    split = {way: other for way, simple, other in ways if other != simple}
     return MessagePaths(topology, split) if split else None
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 
+from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.evaluate import LEAST_GAIN, Evaluation, evaluate
+from solver.evaluation.scheduling import portfolio_timing
 from solver.network.split import Step
+from solver.placement.fill import PooledRoute
 from solver.transport.message_paths import MessagePaths, split_paths
+from tests.build_job import FIXED
 from tests.unit.solver.transport.meshes import MeshLink, meshed
 
 WIDE, NARROW = 3e11, 8e9
@@ -73,3 +80,30 @@ def test_no_way_takes_longer_than_the_fullest_edge_of_one_programme() -> None:
             parts = paths.parts(*way)
             assert sum(part for _, part in parts) == pytest.approx(1.0)
     assert sooner > 3
+
+
+@pytest.mark.parametrize("vpp", [1, 2, 4])
+def test_near_narrow_links_beside_wide_ones_slow_neither_messages_nor_exchanges(vpp):
+    """By the hub every way is shorter, so its links are those that everything takes by default. Messages split over
+    all links would leave none of them to the exchanges of ranks that lie in two buildings.
+    """
+    wide = [
+        (f"{one}-{other}", f"b{one}", f"b{other}", WIDE, 5e-5) for one, other in itertools.combinations(range(4), 2)
+    ]
+    hub = [(f"h{one}", f"b{one}", "b4", NARROW, 1e-5) for one in range(4)]
+    allowed = {**FIXED, "vpp": [vpp], "pp": [2], "dp": [32], "family": ["loop" if vpp > 1 else "one_way"]}
+    alone, beside = (Context.of(meshed(5, tuple(both), allowed=allowed)) for both in (wide, wide + hub))
+    usual, other = (_evaluated_over_two_pairs(one) for one in (alone, beside))
+    assert other.iteration_s * (1.0 - LEAST_GAIN) <= usual.iteration_s
+
+
+def _evaluated_over_two_pairs(context: Context) -> Evaluation:
+    """The first configuration with half of its replicas over b0 and b1, and half over b2 and b3."""
+    pool_of = {pool.place: number for number, pool in enumerate(context.pools)}
+    pairs = [(pool_of[one], pool_of[other]) for one, other in (("b0", "b1"), ("b2", "b3"))]
+    configuration = configuration_of(context, enumerate_space(context.request), 0)
+    half = configuration.degrees.dp // 2
+    candidate = Candidate(configuration, tuple(PooledRoute(pair, half, (0, 0)) for pair in pairs))
+    found = evaluate(context, candidate, partial(portfolio_timing, names=("greedy",)))
+    assert found is not None
+    return found

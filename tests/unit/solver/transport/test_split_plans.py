@@ -149,7 +149,8 @@ def pipelines(num_buildings: int, links: tuple[MeshLink, ...]) -> PlanRequest:
 def test_split_messages_beat_least_latency_paths(monkeypatch):
     request = pipelines(2, PARALLEL)
     split = planned(request)
-    monkeypatch.setattr(evaluate, "split_paths", lambda *_: None)
+    for others in ("split_paths", "widest_paths"):
+        monkeypatch.setattr(evaluate, others, lambda *_: None)
     plain = planned(request)
     assert split.placement.crossing == plain.placement.crossing == "pp_out"
     assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s
