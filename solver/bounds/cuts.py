@@ -35,6 +35,18 @@ class NetworkCut:
         rates = [min(narrow[j] / (n - j) for j in range(n)) for n in range(2, len(narrow) + 1)]
         return np.array([np.inf, np.inf, *(rate or np.inf for rate in rates)])
 
+    @cached_property
+    def ring_rates(self) -> FloatArray:
+        """Bytes per second that the exchange of one rank may send out of each of its n groups, for n = 0, 1, 2 ...
+
+        What leaves the n-th widest group; infinite below two groups.
+
+        >>> NetworkCut((0, 1, 2), np.array([3.0, 1.0, 2.0]), 0.0, ConnectionLimits(1.0, 1.0, 0.0, None)).ring_rates
+        array([inf, inf,  2.,  1.])
+        """
+        widest = -np.sort(-self.rate_g)
+        return np.array([np.inf, np.inf, *(rate or np.inf for rate in widest[1:].tolist())])
+
 
 def cuts(context: Context) -> Sequence[NetworkCut]:
     """The cuts between the places of pools, between their buildings and between their regions.

@@ -5,7 +5,7 @@ Several types may count as one. What a rank makes of them is in `rank_costs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -208,6 +208,21 @@ def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: 
 
     Inside a place, and between places where none has room for all replicas of a rank.
     """
+    return _exchange_s(kind, costs, dense, experts, lambda found: found.duration_s)
+
+
+def rank_cards_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: FloatArray) -> FloatArray:
+    """The same of all stages of a rank that has so many parameters together, one after another on its cards."""
+    return _exchange_s(kind, costs, dense, experts, lambda found: found.cards_s)
+
+
+def _exchange_s(
+    kind: Kind,
+    costs: AlikeCosts,
+    dense: FloatArray,
+    experts: FloatArray,
+    seconds: Callable[[ExchangeBound], FloatArray],
+) -> FloatArray:
     inside_s = inside_exchange_s(kind, costs, dense, experts)
     if not costs.span_places:
         return inside_s
@@ -215,7 +230,7 @@ def stage_exchange_s(kind: Kind, costs: AlikeCosts, dense: FloatArray, experts: 
     rows = costs.columns.take(np.repeat(np.arange(shape[0]), shape[1]))
     both = (np.broadcast_to(one, shape).ravel() for one in (dense, experts))
     found = ExchangeBound.of(kind.context, rows, [costs.price.gpu_class.fabric], *both, names=costs.names)
-    between_s = found.duration_s.reshape(shape).min(axis=0)
+    between_s = seconds(found).reshape(shape).min(axis=0)
     return np.where((dense + experts).max(axis=0) > 0, np.maximum(inside_s, between_s), inside_s)
 
 

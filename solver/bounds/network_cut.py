@@ -174,7 +174,7 @@ class _Exchanges:
             self.rank_work_s,
             rate,
             all_rate,
-            cut.limits.most_bytes_per_s(senders),
+            np.minimum(cut.limits.most_bytes_per_s(senders), cut.ring_rates[num_groups]),
             np.asarray(num_steps * cut.nearest_s),
             num_places,
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import inside_exchange_s, least_of_layers
+from solver.bounds.kind_costs import least_of_layers, rank_cards_s
 from solver.bounds.layer_windows import Ends
 from solver.bounds.rank_costs import RankCosts
 
@@ -117,7 +117,7 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
     exchanges = [
-        inside_exchange_s(rank.kind, one, *parameters)
+        rank_cards_s(rank.kind, one, *parameters)
         for one, parameters in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
     exchange, backward_s = np.minimum.reduce(exchanges), rank.ranks.of_layers(rank.chunk.backward_s, rank.chunks[2])

@@ -117,7 +117,8 @@ def _between_s(
             around[group] |= {pool.place} & places
         most = max(map(len, around))
         if num_places > most:
+            widest = -np.sort(-cut.rate_g[[bool(own) for own in around]])
             rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
-            rate = np.minimum(rate, cut.exchange_rates[-(-num_places // most)])
+            rate = np.minimum(rate, widest[-(-num_places // most) - 1] or np.inf)
             nearest_s = max(nearest_s, cut.nearest_s)
     return sent / rate + 2.0 * (num_places - 1) * nearest_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from copy import deepcopy
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from solver.evaluation.evaluate import stages_of
 from solver.transport.exchange import exchange_costs
 from tests.build_job import context_of
 from tests.property.test_plan_bounds import CASES, anywhere, request_of
+from tests.unit.solver.transport.meshes import meshed
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -93,3 +95,15 @@ def test_links_of_the_places_carry_all_that_is_sent(scale: float) -> None:
     (cut,) = [one for one in cuts(context) if one.of_places]
     assert found.duration_s[0] >= float((sent / cut.exchange_rates[2:].max()).max()) > 0.0
     assert not span_places(context, replace(columns, dp=np.array([2])), names)
+
+
+def test_each_of_two_places_sends_it_all_over_its_own_links() -> None:
+    """Of four equal buildings two exchange: what leaves the other two is of no use to them."""
+    links = [(f"{one}{other}", f"b{one}", f"b{other}", 1e9, 1e-4) for one, other in itertools.combinations(range(4), 2)]
+    context = context_of(meshed(4, tuple(links)))
+    row = {"tp": 2, "cp": 1, "ep": 1, "pp": 2, "dp": 32, "vpp": 1, "micro_batch": 1, "num_microbatches": 4}
+    columns = columns_from([row | {"sharding": ZERO1, "shard_group": 32, "recompute": 0}])
+    parameters, experts = np.array([1e9]), np.array([0.0])
+    found = ExchangeBound.of(context, columns, [fabric_of(context.pools[0])], parameters, experts)
+    sent = crossing_bytes(group_parameters(parameters, experts, columns), columns, 2, context.job)
+    assert found.cards_s[0] >= sent[0] / 3e9
