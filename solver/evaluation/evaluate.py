@@ -30,8 +30,8 @@ from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders, roug
 from solver.evaluation.ways import TimedWay, Way, better_way
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
-from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
-from solver.transport.exchange_times import run_exchanges, with_other_rings, with_slower_rings
+from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, rings_together
+from solver.transport.exchange_times import run_exchanges, with_better_rings
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
@@ -193,7 +193,8 @@ def evaluate_on_paths(
     messages = StageMessages(context, configuration, message_bytes, paths)
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
-    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=chosen)
+    rings = None if chosen is None else [one.rings for one in chosen]
+    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=rings)
     if _outlasts_plans(hops, costs):
         return None
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
@@ -220,16 +221,29 @@ def evaluate_on_paths(
         hops = [one.way.delays for one in timed]
         reserved = reserved_bytes_per_s(routes, hops, message_bytes)
         # On the same rings: the orders were made for them, and a plan states one for each stage.
-        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
+        rings = [one.rings for one in costs]
+        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=rings)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
     ends_s, ranks = last_s.tolist(), configuration.rank_of_stages
     exchanges = run_exchanges(costs, ends_s, ranks)
     found = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
-    changed = costs if chosen else with_slower_rings(with_other_rings(costs, exchanges, ends_s, ranks), ends_s, ranks)
+    changed = costs if chosen else _on_better_rings(context, found, reserved)
     if changed != costs:
         again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=changed)
         found = again if again is not None and again.iteration_s < found.iteration_s else found
     return found if found.iteration_s <= MOST_SECONDS else None
+
+
+def _on_better_rings(context: Context, found: Evaluation, reserved: dict[int, float]) -> tuple[ExchangeCost, ...]:
+    """Costs of the exchanges of an evaluation on rings with which all of them end sooner, or as they are."""
+    (configuration, routes), costs = (found.candidate.configuration, found.candidate.routes), found.costs
+    ways = [costs]
+    if max(one.end_s for one in found.exchanges) > found.pipeline_s:
+        rings = rings_together(context, costs, reserved)
+        if rings is not None:
+            ways.append(exchange_costs(context, configuration, routes, found.stages, reserved=reserved, chosen=rings))
+    ends_s = [one.last_weight_grad_end_s for one in found.exchanges]
+    return with_better_rings(ways, ends_s, configuration.rank_of_stages)
 
 
 def _outlasts_plans(hops: Sequence[tuple[HopDelay, ...]], costs: tuple[ExchangeCost, ...]) -> bool:

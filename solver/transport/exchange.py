@@ -6,8 +6,8 @@ latency or, where that is faster, split over several. A few chunks are pipelined
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,10 +26,10 @@ from solver.network.choices import choose_transport
 from solver.network.collectives import Level
 from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.policy import POLICY
-from solver.network.split import AlikeSteps, Step, alike_steps
+from solver.network.split import AlikeSteps, Parts, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.transport.communicators import place_replicas, slowest_by_place
-from solver.transport.ring import Ring, ring_of, split_ring, widest_ring
+from solver.transport.ring import Ring, on_nearest_paths, ring_of, split_ring, split_steps, widest_ring
 from solver.transport.ring_order import ring_order
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
@@ -140,27 +140,63 @@ def exchange_costs(
     stages: dict[int, PoolStages],
     *,
     reserved: dict[int, float],
-    chosen: tuple[ExchangeCost, ...] | None = None,
+    chosen: Sequence[tuple[Ring, ...]] | None = None,
 ) -> tuple[ExchangeCost, ...]:
     """Costs of the exchange of every stage; `stages` maps pool index to its stage costs.
 
-    `reserved` is what stage messages keep of each edge (B/s). Rings are those of `chosen` costs, if there are any: of
-    replicas that send all at once, whose messages keep no less of any edge than those in time slots, so a ring has
-    capacity left.
+    `reserved` is what stage messages keep of each edge (B/s). Rings are the `chosen` ones of every stage, if there are
+    any (`ExchangeCost.rings`): of replicas that send all at once, whose messages keep no less of any edge than those in
+    time slots, so a ring has capacity left.
     """
-    capacity = np.array(context.topology.capacity_bytes_per_s)
-    for edge, rate in reserved.items():
-        capacity[edge] -= rate
+    capacity = _left_bytes_per_s(context, reserved)
     known: dict[object, ExchangeCost] = {}
     costs = []
     for stage in range(configuration.degrees.num_stages):
         counts = rank_replicas(routes, configuration.rank_of_stage(stage))
-        rings = () if chosen is None else chosen[stage].rings
+        rings = () if chosen is None else chosen[stage]
         key = (tuple(counts.items()), rings, *(_signature(stages[pool], stage) for pool in counts))
         if key not in known:
             known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity, chosen=rings)
         costs.append(known[key])
     return tuple(costs)
+
+
+def rings_together(
+    context: Context, costs: tuple[ExchangeCost, ...], reserved: dict[int, float]
+) -> tuple[tuple[Ring, ...], ...] | None:
+    """Rings of every stage whose steps are split over paths together with those of all others, so that different ranks
+    take different links as far as that is faster, and instead of each the one that it has; None where none meet.
+    """
+    rings_on, size_of = defaultdict[int, set[Ring]](set), defaultdict[Step, float](float)
+    for one in costs:
+        if one.site_ring is not None:
+            for edge in one.site_ring.ring.load:
+                rings_on[edge].add(one.site_ring.ring)
+            for step in one.site_ring.ring.steps:
+                size_of[step] += one.site_ring.sent_bytes
+    if all(len(rings) == 1 for rings in rings_on.values()):
+        return None
+    capacity, every = _left_bytes_per_s(context, reserved), on_nearest_paths(context.topology, sorted(size_of))
+    parts = split_steps(context, every, capacity, tuple(size_of[step] for step in every.steps))
+    if parts is None:
+        return None
+    parts_of = dict(zip(every.steps, parts, strict=True))
+    return tuple(
+        tuple(dict.fromkeys((_with_parts(ring, parts_of), ring))) if ring is not None else ()
+        for ring in (None if one.site_ring is None else one.site_ring.ring for one in costs)
+    )
+
+
+def _with_parts(ring: Ring, parts_of: Mapping[Step, Parts]) -> Ring:
+    return Ring(ring.steps, tuple(parts_of[step] for step in ring.steps))
+
+
+def _left_bytes_per_s(context: Context, reserved: dict[int, float]) -> FloatArray:
+    """What messages leave of every edge."""
+    capacity = np.array(context.topology.capacity_bytes_per_s)
+    for edge, rate in reserved.items():
+        capacity[edge] -= rate
+    return capacity
 
 
 def _signature(stages: PoolStages, stage: int) -> tuple[float, ...]:

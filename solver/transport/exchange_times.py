@@ -39,6 +39,19 @@ def run_exchanges(
     return min(ways, key=lambda way: max(one.end_s for one in way))
 
 
+def with_better_rings(
+    ways: Sequence[tuple[ExchangeCost, ...]], last_end_s: list[float], ranks: Sequence[int]
+) -> tuple[ExchangeCost, ...]:
+    """Of these costs those with which all exchanges end first, each on other or slower rings where that is sooner."""
+
+    def better(costs: tuple[ExchangeCost, ...]) -> tuple[ExchangeCost, ...]:
+        other = with_other_rings(costs, run_exchanges(costs, last_end_s, ranks), last_end_s, ranks)
+        return with_slower_rings(other, last_end_s, ranks)
+
+    found = [better(costs) for costs in ways]
+    return min(found, key=lambda way: _end_s(run_exchanges(way, last_end_s, ranks))) if len(found) > 1 else found[0]
+
+
 def with_other_rings(
     costs: tuple[ExchangeCost, ...], exchanges: tuple[StageExchange, ...], last_end_s: list[float], ranks: Sequence[int]
 ) -> tuple[ExchangeCost, ...]:

@@ -14,7 +14,7 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge, step_facts
 from solver.network.topology import PathFacts, Topology
-from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split, widest_ring
+from solver.transport.ring import STEP_BYTES, Ring, on_nearest_paths, split_steps, stated_split, widest_ring
 from solver.transport.routing import bytes_by_edge
 
 MOST_ROUNDS = 3  # times that ways are split again: between regions, between buildings, and what is left
@@ -52,7 +52,7 @@ def widest_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray
 
     A path of least latency may leave by a narrow link where a wide one is a little longer.
     """
-    plain = _plain_ways(context.topology, num_queues)
+    plain = on_nearest_paths(context.topology, sorted(num_queues))
     if context.topology.edges_with_detour.isdisjoint(plain.load):
         return None
     return _other_than(context.topology, plain, widest_ring(context, plain, free_e).parts)
@@ -62,7 +62,7 @@ def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray)
     """The split under which so many queues on each way leave the fullest edge emptiest, of the ways that do not take
     it their own fullest, and so on; None if it is the plain one.
     """
-    plain = _plain_ways(context.topology, num_queues)
+    plain = on_nearest_paths(context.topology, sorted(num_queues))
     if context.topology.edges_with_detour.isdisjoint(plain.load):
         return None
     size_of = {way: STEP_BYTES * num_queues[way] for way in plain.steps}
@@ -71,12 +71,6 @@ def split_paths(context: Context, num_queues: Counter[Step], free_e: FloatArray)
         return None
     parts_of = _emptied_in_order(context, free_e, size_of, dict(zip(plain.steps, found, strict=True)))
     return _other_than(context.topology, plain, [parts_of[way] for way in plain.steps])
-
-
-def _plain_ways(topology: Topology, num_queues: Counter[Step]) -> Ring:
-    """All ways on their paths of least latency."""
-    ways = tuple(sorted(num_queues))
-    return Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
 
 
 def _other_than(topology: Topology, plain: Ring, parts: Sequence[Parts]) -> MessagePaths | None:

@@ -4,6 +4,7 @@ The paths are those of least latency, or the fastest split where the graph offer
 of another; `exchange.py` compares the two.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,8 +41,13 @@ def ring_of(topology: Topology, places: list[str]) -> Ring:
     """Each place sends to the next one along the path of least latency; no steps where there is one place only."""
     if len(places) == 1:
         return Ring((), ())
-    steps = tuple(zip(places, [*places[1:], places[0]], strict=True))
-    return Ring(steps, tuple(((topology.path(*step), 1.0),) for step in steps))
+    return on_nearest_paths(topology, zip(places, [*places[1:], places[0]], strict=True))
+
+
+def on_nearest_paths(topology: Topology, steps: Iterable[Step]) -> Ring:
+    """These steps, of one ring or of several, each on its path of least latency."""
+    every = tuple(steps)
+    return Ring(every, tuple(((topology.path(*step), 1.0),) for step in every))
 
 
 def split_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring | None:
