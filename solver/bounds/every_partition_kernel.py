@@ -17,6 +17,7 @@ from solver.bounds.stage_partition_kernel import (
     FIRST_SUM,
     NUM_NEEDED,
     NUM_SUMS,
+    PACE,
     WAY,
     WAY_BEHIND,
     PartitionProblem,
@@ -114,6 +115,7 @@ def _walk(
         way_s, cycle_s = into_s(problem, rank, last, gpu)
         sums[rank + 1, :NUM_NEEDED] = sums[rank, :NUM_NEEDED] + problem.needs[FIRST_SUM:, kind, gpu, n]
         sums[rank + 1, WAY], sums[rank + 1, CYCLE] = sums[rank, WAY] + way_s, sums[rank, CYCLE] + cycle_s
+        sums[rank + 1, PACE] = max(sums[rank, PACE], problem.needs[FIRST_SUM, kind, gpu, n])
         if rank + 1 < num_ranks:
             have, state, rank = have + n, then, rank + 1
             used[gpu] += 1

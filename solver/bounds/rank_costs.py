@@ -4,14 +4,19 @@ Every table has one kind of rank after another, each with one entry per number o
 makes of them is in `rank_needs.py`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from solver.arrays import FloatArray, IntArray
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers
 from solver.bounds.layer_windows import Ends, RankKinds
+from solver.configurations.by_type import TypeCost, chunk_layers_up_to
 from solver.context import Context
 from solver.cost.stage import StageCost
 
@@ -21,6 +26,7 @@ class RankCosts:
     """All kinds of ranks of a pipeline on one GPU type, or several as one.
 
     `excess_s` is what `_evened_s` shares out of usual layers' forwards, and of their forwards and input gradients.
+    `shared_by` are costs by which configurations share out layers over the chunks of a rank, if they are to be known.
     """
 
     kind: Kind
@@ -29,6 +35,7 @@ class RankCosts:
     vpp: int
     looped: bool
     excess_s: tuple[float, float]
+    shared_by: Sequence[TypeCost] = ()
 
     @property
     def context(self) -> Context:
@@ -85,13 +92,59 @@ class RankCosts:
         end = np.where(has_last, np.maximum(even - last, 1.0), end)
         most = np.where(has_first & has_last, n - 1, n)
         begin, end = (np.maximum(np.minimum(one, most), 0.0).astype(np.int64) for one in (begin, end))
-        return begin, end, np.minimum.reduce([begin, end, any_chunk.astype(np.int64)])
+        fewest = np.minimum.reduce([begin, end, any_chunk.astype(np.int64)])
+        known = self._known_chunks
+        return (
+            np.where(known.is_known, known.layers.min(axis=0)[:, 0], begin),
+            np.where(known.is_known, known.layers.min(axis=0)[:, -1], end),
+            np.where(known.is_known, known.layers.min(axis=(0, 2)), fewest),
+        )
 
     @cached_property
     def largest_chunk(self) -> FloatArray:
         """Most layers of any chunk."""
         worth = self.ranks.of_each([ends_worth(self.kind, at) for at in self.ranks.ends])
-        return np.asarray(np.ceil((self.layers + worth) / self.vpp), dtype=np.float64)
+        largest = np.asarray(np.ceil((self.layers + worth) / self.vpp), dtype=np.float64)
+        return np.where(self._known_chunks.is_known, self._known_chunks.layers.max(axis=(0, 2)), largest)
+
+    @property
+    def most_in_last(self) -> FloatArray:
+        """Most layers of the last chunk."""
+        known = self._known_chunks
+        return np.where(known.is_known, known.layers.max(axis=0)[:, -1], self.largest_chunk)
+
+    @cached_property
+    def smaller_chunks(self) -> tuple[IntArray, FloatArray]:
+        """How many chunks come before the first that has more layers than the fewest, or but the last; the most layers
+        that they have together.
+
+        Where n layers on v chunks leave a remainder, the last n mod v chunks have one more.
+        """
+        n, v, known = self.layers, self.vpp, self._known_chunks
+        number = np.where(n % v > 0, v - n % v, v - 1)
+        together = number * np.where(sum(self.has_ends) > 0, self.largest_chunk, n // v)
+        first = known.layers[0]
+        is_larger = first > first.min(axis=1)[:, None]
+        at = np.where(is_larger.any(axis=1), np.maximum(is_larger.argmax(axis=1), 1), max(v - 1, 1))
+        sums = known.layers.cumsum(axis=2).max(axis=0)[np.arange(len(n)), at - 1]
+        return np.where(known.is_known, at, number), np.where(known.is_known, sums, together)
+
+    @cached_property
+    def _known_chunks(self) -> _KnownChunks:
+        """Of ranks with ends: by rule and number of layers."""
+        v, count = self.vpp, self.ranks.num_entries
+        layers = np.ones((max(len(self.shared_by), 1), len(self.layers), v), dtype=np.int64)
+        is_known = np.zeros(len(self.layers), dtype=np.bool_)
+        if v > 1 and self.shared_by and count > v:
+            for place, (first, last) in enumerate(self.ranks.ends):
+                if first or last:
+                    begin = place * count
+                    is_known[begin + v : begin + count] = True
+                    for way, cost in enumerate(self.shared_by):
+                        ends_s = [cost.first_s * first, *([0.0] * (v - 2)), cost.last_s * last]
+                        shares = chunk_layers_up_to(count - 1, cost.layer_s, ends_s)
+                        layers[way, begin + v : begin + count] = shares
+        return _KnownChunks(is_known, layers)
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -134,6 +187,13 @@ class RankCosts:
         usual = self.ranks.any_of_kind(windows.most > 0)
         other = self.ranks.any_of_kind(windows.fewest < self.layers) & bool(job.num_moe_layers and job.num_dense_layers)
         return np.where(usual & other, pick(*costs), np.where(usual, *costs))
+
+
+class _KnownChunks(NamedTuple):
+    """Layers of every chunk (rules x entries x chunks), of the entries for which they are known."""
+
+    is_known: BoolArray
+    layers: IntArray
 
 
 def ends_worth(kind: Kind, at: Ends) -> int:

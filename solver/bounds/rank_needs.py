@@ -85,7 +85,7 @@ def _slowest_chunk_s(rank: RankCosts) -> FloatArray:
 
 def _before_last_s(rank: RankCosts, seconds: str) -> FloatArray:
     """Least forward or input gradient of the layers of all chunks but the last: v - 1 of the smallest, or all layers
-    but the largest chunk's.
+    but the most that the last may have.
     """
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
@@ -95,7 +95,7 @@ def _before_last_s(rank: RankCosts, seconds: str) -> FloatArray:
         (float(getattr(kind.layer, seconds)[0]), float(getattr(kind.other, seconds)[0])), np.minimum
     )
     smallest_s = (v - 1) * rank.ranks.of_layers(getattr(rank.chunk.cost, seconds), fewest)
-    least_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.largest_chunk, 0) * quickest_s)
+    least_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.most_in_last, 0) * quickest_s)
     return least_s
 
 
@@ -244,15 +244,12 @@ def _per_activation(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray
 def _cycles_needs(rank: RankCosts, end_s: FloatArray) -> dict[str, FloatArray]:
     """In a loop, the work that is left once a micro-batch has been through the chunks that have fewest layers.
 
-    Where n layers on v chunks leave a remainder, the last n mod v chunks have one more: behind the others, k of them,
-    come the forwards of these chunks and all gradients. `end_s` follows the last of them.
+    Behind these, k of them, come the forwards of all other chunks and all gradients. `end_s` follows the last of them.
     """
     n, v, cost, kind = rank.layers, rank.vpp, rank.cost, rank.kind
     if v == 1 or not rank.looped:
         return {}
-    has_ends = sum(rank.has_ends) > 0
-    cycles = np.where(n % v > 0, v - n % v, v - 1)
-    layers = cycles * np.where(has_ends, rank.largest_chunk, n // v)
+    cycles, layers = rank.smaller_chunks
     small_s = rank.ranks.of_layers(rank.chunk.cost.forward_s, rank.chunks[2])
     each = float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])
     quickest_s, slowest_s = (rank.of_kinds_of_layer(each, pick) for pick in (np.minimum, np.maximum))

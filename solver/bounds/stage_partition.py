@@ -32,12 +32,14 @@ from solver.bounds.stage_partition_kernel import (
     least_sums,
     sums_behind,
 )
+from solver.configurations.by_type import type_costs
 from solver.configurations.nearness import ranks_by_type
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
-RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
+RESOLUTION = 0.0005  # of the time asked for: how near the bound comes to what the partitions give
+FIRST_STEP = 0.05  # of the time asked for: how far below it the search begins; bounds that matter are near it
 NUM_PASSES = 3  # over the sums of other ranks, each knowing those before it; set by hand
 SAFETY = 1 - ROUNDING  # float sums may not lift a bound
 TOGETHER = np.zeros((1, 1))  # messages take the same between all types
@@ -54,15 +56,15 @@ def stage_partition_bound_s(context: Context, configurations: Sequence[Configura
 
 
 def least_time_s(problem: PartitionProblem, high_s: float) -> float:
-    """Halve the interval between a time that is impossible and one that may not be."""
+    """Halve the interval between a time that is impossible and one that may not be, from the upper end on."""
     states = partition_states(problem)
     if not _keeps(problem, states, high_s):
         return high_s
-    low_s, tolerance_s = 0.0, RESOLUTION * high_s
+    low_s, tolerance_s, step_s = 0.0, RESOLUTION * high_s, FIRST_STEP * high_s
     while high_s - low_s > tolerance_s:
-        middle = (low_s + high_s) / 2.0
+        middle = max((low_s + high_s) / 2.0, high_s - step_s)
         if _keeps(problem, states, middle):
-            high_s = middle
+            high_s, step_s = middle, 2.0 * step_s
         else:
             low_s = middle
     return low_s
@@ -168,7 +170,8 @@ def partition_problem(
     worths = tuple(max(ends_worth(gpu, at) for gpu in gpus) for at in EVERY_END)
     kinds = rank_kinds(context.job.architecture, configuration.rank_of_stages, worths)
     shape = configuration.num_microbatches, vpp, family == "loop", usual_excess_s(gpus)
-    ranks = [RankCosts(gpu, kinds, *shape) for gpu in gpus]
+    shared_by = [type_costs(context, one) for one in configurations] if vpp > 1 else []
+    ranks = [RankCosts(gpu, kinds, *shape, [by[name] for by in shared_by for name in gpu.names]) for gpu in gpus]
     needs = np.stack([needs_of(rank_needs(one), folded=folded) for one in ranks], axis=1)
     needs = needs.reshape(len(NEEDS), len(gpus), len(kinds.ends), -1)
     average = -(-context.job.num_layers // pp)
@@ -187,6 +190,7 @@ def partition_problem(
         needs=np.ascontiguousarray(needs.transpose(0, 2, 1, 3)),
         apart_cc=apart_cc,
         delays=delays,
+        num_microbatches=configuration.num_microbatches,
     )
 
 

@@ -53,8 +53,8 @@ NUM_NEEDED = len(NEEDS) - FIRST_SUM  # sums over what ranks need
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, GRADIENT_BEFORE, GRADIENT_BEHIND = range(1, 7)
 LAST_CHUNK, EVEN_BOTH, FIRST_END, GRADIENT, SMALL_CHUNK = range(7, 12)
 FIRST_GRADIENT, LAST_GRADIENT, GRADIENT_BEFORE_LAST = range(12, NUM_NEEDED)
-NUM_SUMS = NUM_NEEDED + 2  # with messages between types: up to a rank, and from the last rank to the first, too
-WAY, CYCLE = range(NUM_NEEDED, NUM_SUMS)
+NUM_SUMS = NUM_NEEDED + 3  # with messages between types: up to a rank, and from the last rank to the first, too;
+WAY, CYCLE, PACE = range(NUM_NEEDED, NUM_SUMS)  # and, no sum, the longest forward of a first chunk
 BEHIND = (
     BEFORE_LAST,
     BOTH,
@@ -93,6 +93,7 @@ class PartitionProblem(NamedTuple):
     last_type: int = -1
     update_s: float = 0.0
     delays: MessageDelays = MessageDelays()
+    num_microbatches: int = 1
 
 
 class PartitionStates(NamedTuple):
@@ -278,6 +279,8 @@ def _extend(
                     then[have + n, one] = min(then[have + n, one], total)
                 then[have + n, WAY] = min(then[have + n, WAY], sums[have, WAY] + way_s)
                 then[have + n, CYCLE] = min(then[have + n, CYCLE], sums[have, CYCLE] + cycle_s)
+                pace_s = max(sums[have, PACE], problem.needs[FIRST_SUM, kind, gpu, n])
+                then[have + n, PACE] = min(then[have + n, PACE], pace_s)
 
 
 @inlined
@@ -341,9 +344,29 @@ def rank_need_s(
         small_s = before[SMALL_CHUNK] + needs[FIRST_SUM + SMALL_CHUNK, kind, gpu, n] + behind[SMALL_BEHIND]
         around_s = max(known[SMALL_CHUNK], small_s) + problem.delays.ahead_s / (v - 1.0) + cycle_s
         begin_s = needs[CYCLES, kind, gpu, n] * around_s + before[SMALL_CHUNK] + before_hops_s
-        need_s = max(need_s, begin_s + needs[AFTER_CYCLES, kind, gpu, n])
+        late_s = _late_forwards_s(
+            problem, at, max(before[PACE], known[PACE] if needs[CYCLES, kind, gpu, n] > 1 else 0.0), around_s
+        )
+        need_s = max(need_s, begin_s + late_s + needs[AFTER_CYCLES, kind, gpu, n])
     held_s = _memory_need_s(problem, at, (known, before, behind), (lead_s + lead_back_s, behind_hops_s, cycle_s))
     return float(max(need_s, held_s))
+
+
+@inlined
+def _late_forwards_s(
+    problem: PartitionProblem, at: tuple[int, int, int, int, int], pace_s: float, around_s: float
+) -> float:
+    """What the forwards of a rank's chunk add that come to it one `pace_s` after another and are not done before its
+    next chunk can begin, `around_s` after the first of them.
+    """
+    _, kind, _, gpu, n = at
+    forward_s = problem.needs[FIRST_SUM + SMALL_CHUNK, kind, gpu, n]
+    pace_s = max(pace_s, problem.needs[FIRST_SUM, kind, gpu, n])
+    if pace_s <= 0.0 or around_s >= problem.num_microbatches * pace_s:
+        return 0.0
+    number = np.floor(around_s / pace_s)
+    left = problem.num_microbatches - number
+    return float(max((left - 1.0) * forward_s, left * forward_s - (around_s - number * pace_s)))
 
 
 @inlined

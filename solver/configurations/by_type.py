@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -104,10 +105,28 @@ def chunk_layers(num_layers: int, layer_s: float, ends_s: Sequence[float]) -> tu
     >>> chunk_layers(8, 1.0, (0.0, 0.0, 2.0))
     (3, 3, 2)
     """
-    chunks = len(ends_s)
-    shares = share_layers(num_layers, [layer_s] * chunks, ends_s, least=[1] * chunks, most=[num_layers] * chunks)
-    assert shares is not None, "every rank has at least one layer per chunk"
-    return shares
+    assert num_layers >= len(ends_s), "every rank has at least one layer per chunk"
+    return chunk_layers_up_to(num_layers, layer_s, ends_s)[-1]
+
+
+def chunk_layers_up_to(most: int, layer_s: float, ends_s: Sequence[float]) -> list[tuple[int, ...]]:
+    """The same for as many layers as chunks, one more, and so on, up to `most`.
+
+    Each layer goes to the chunk that is then still the earliest, of equal ones to the last, as `share_layers` has it.
+
+    >>> chunk_layers_up_to(5, 1.0, (0.0, 0.0, 2.0))
+    [(1, 1, 1), (1, 2, 1), (2, 2, 1)]
+    """
+    shares = [1] * len(ends_s)
+    heap = [(end + 2 * layer_s, -chunk) for chunk, end in enumerate(ends_s)]
+    heapq.heapify(heap)
+    found = [tuple(shares)]
+    for _ in range(most - len(shares)):
+        chunk = -heap[0][1]
+        shares[chunk] += 1
+        heapq.heapreplace(heap, (ends_s[chunk] + (shares[chunk] + 1) * layer_s, -chunk))
+        found.append(tuple(shares))
+    return found
 
 
 def _by_stage(

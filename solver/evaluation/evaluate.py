@@ -108,6 +108,11 @@ class Evaluation:
         return max(one.end_s for one in self.timed)
 
     @property
+    def exchanges_end_last(self) -> bool:
+        """Whether some exchange ends after all operations of the pipelines."""
+        return max(one.end_s for one in self.exchanges) > self.pipeline_s
+
+    @property
     def pipeline_bound_s(self) -> float:
         """No order of those of its pipelines that end last ends earlier."""
         ends_s: dict[PipelineProblem, float] = {}
@@ -137,6 +142,8 @@ def evaluate(
         found = evaluate_on_paths(context, candidate, scheduler, paths, cutoff_s=least_s)
         if best is None or (found is not None and found.iteration_s < least_s):
             best = found
+        if found is not None and not found.exchanges_end_last:
+            break  # a split leaves exchanges enough
     return best
 
 
@@ -238,7 +245,7 @@ def _on_better_rings(context: Context, found: Evaluation, reserved: dict[int, fl
     """Costs of the exchanges of an evaluation on rings with which all of them end sooner, or as they are."""
     (configuration, routes), costs = (found.candidate.configuration, found.candidate.routes), found.costs
     ways = [costs]
-    if max(one.end_s for one in found.exchanges) > found.pipeline_s:
+    if found.exchanges_end_last:
         rings = rings_together(context, costs, reserved)
         if rings is not None:
             ways.append(exchange_costs(context, configuration, routes, found.stages, reserved=reserved, chosen=rings))

@@ -188,7 +188,8 @@ def test_pipelines_of_partitions_are_sharper_than_what_ranks_need(
     ranks = [stage_partition_bound_s(context, [one], 3.0 * bound_s) for one, bound_s in some]
     whole = [partition_pipelines_bound_s(context, [one], 3.0 * bound_s, time.monotonic) for one, bound_s in some]
     assert all(pipelines_s >= alone_s for pipelines_s, alone_s in zip(whole, ranks, strict=True))
-    assert np.mean(np.divide(whole, ranks)) > 1.005
+    assert np.mean(np.divide(whole, ranks)) > 1.001
+    assert max(np.divide(whole, ranks)) > 1.005
 
 
 def test_with_more_effort_the_bound_is_that_of_more_pipelines(
