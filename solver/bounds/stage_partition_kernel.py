@@ -362,7 +362,7 @@ def _late_forwards_s(
     _, kind, _, gpu, n = at
     forward_s = problem.needs[FIRST_SUM + SMALL_CHUNK, kind, gpu, n]
     pace_s = max(pace_s, problem.needs[FIRST_SUM, kind, gpu, n])
-    if pace_s <= 0.0 or around_s >= problem.num_microbatches * pace_s:
+    if problem.needs[CYCLES, kind, gpu, n] < 1.0 or around_s >= problem.num_microbatches * pace_s:
         return 0.0
     number = np.floor(around_s / pace_s)
     left = problem.num_microbatches - number

@@ -74,7 +74,15 @@ def problem(
         needs=np.array([needs[name][None] for name in NEEDS]),
         apart_cc=TOGETHER + (1.0 - np.eye(2)) * apart_s if apart_s else TOGETHER,
         delays=MessageDelays(hop_s=hop_s),
+        num_microbatches=int(NUM_MICROBATCHES),
     )
+
+
+def late_forwards_s(around_s: float, pace_s: float, forward_s: float) -> float:
+    """What forwards of a chunk that come one after another add behind the start of the next, from any of them on."""
+    number = np.arange(NUM_MICROBATCHES)
+    from_each = (NUM_MICROBATCHES - number) * forward_s - np.maximum(around_s - number * pace_s, 0.0)
+    return max(float(from_each.max()), 0.0)
 
 
 def all_partitions(
@@ -102,7 +110,8 @@ def all_partitions(
             for rank, own_s in enumerate(work_s if family == "loop" else []):
                 around_s = SMALL_SHARE * sum(work_s) + apart_s * changes.sum()
                 begin_s = 2.0 * (layers[rank] % 2) * around_s + SMALL_SHARE * sum(work_s[:rank]) + ways_s[rank]
-                time_s = max(time_s, begin_s + AFTER_SHARE * NUM_MICROBATCHES * own_s)
+                late_s = layers[rank] % 2 * late_forwards_s(around_s, max(work_s) / 3.0, SMALL_SHARE * own_s)
+                time_s = max(time_s, begin_s + late_s + AFTER_SHARE * NUM_MICROBATCHES * own_s)
             yield types, layers, max(time_s, BOTH_SHARE * sum(work_s) + 2.0 * apart_s * float(crossings))
 
 
