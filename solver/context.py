@@ -30,6 +30,7 @@ from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
 
+SECONDS_PER_HOUR = 3600.0  # the unit
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 
@@ -133,6 +134,13 @@ class Context:
             return own[one.gpu.name], one.fabric.nic_bytes_per_s, one.fabric.gpus_per_host
 
         return dict(sorted(found.items(), key=lambda one: strength(one[1]), reverse=True))
+
+    @cached_property
+    def usd_per_gpu_s(self) -> dict[str, float]:
+        """Price of a GPU-second of every type, by its name; empty where not all state one, or none costs anything."""
+        hourly = {one.gpu.name: one.gpu.usd_per_gpu_hour for one in self.gpu_classes.values()}
+        known = {name: price / SECONDS_PER_HOUR for name, price in hourly.items() if price is not None}
+        return known if len(known) == len(hourly) and any(known.values()) else {}
 
     @cached_property
     def topology(self) -> Topology:

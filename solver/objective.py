@@ -19,7 +19,6 @@ from solver.context import Context
 from solver.cost.layer import Setting
 from solver.cost.uncertainty import least_time_factor, time_factor
 
-SECONDS_PER_HOUR = 3600.0  # the unit
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
 SLIGHT = 0.01  # of the largest size
 LONGEST_S = 1e6  # iterations of more than eleven days are those of a wrong unit; documents state no more than 1e7 s
@@ -37,10 +36,8 @@ class Goal:
     @classmethod
     def of(cls, context: Context) -> Goal:
         """The goal of the request, with the cheapest GPU's price."""
-        prices = [gpu_class.gpu.usd_per_gpu_hour for gpu_class in context.gpu_classes.values()]
-        known = [price for price in prices if price is not None]
-        priced = len(known) == len(prices) and min(known, default=0.0) > 0
-        return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
+        prices = context.usd_per_gpu_s
+        return cls(context.request.objective, min(prices.values(), default=1.0), priced=bool(prices))
 
     def least_sizes(self, context: Context, space: Space) -> FloatArray:
         """The `sizes` or less: uncertainty without that of the constants, whose slopes take longer than bounds."""
@@ -67,7 +64,8 @@ class Goal:
 
     def _values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         if self.objective.kind == "cost_per_token":
-            return np.where(iteration_s <= self.target_s, iteration_s * sizes * self.usd_per_gpu_s, np.inf)
+            paid_s = np.minimum(iteration_s, LONGEST_S)  # what takes longer has no value, and no price makes it 0
+            return np.where(iteration_s <= self.target_s, paid_s * sizes * self.usd_per_gpu_s, np.inf)
         if self.counts_doubt:
             return iteration_s * sizes
         if self.has_target:
@@ -93,12 +91,13 @@ class Goal:
         >>> goal.priority(np.array([1.0, 2.0, 4.0]), np.array([64.0, 32.0, 16.0]), 64.0).round(1).tolist()
         [64.6, 65.3, 1090535.7]
         """
+        cost = guess_s * sizes * (self.usd_per_gpu_s or 1.0)  # GPU-seconds where GPUs cost nothing: 0 tells none apart
         if not self.has_target:
-            return self._values(guess_s, sizes)
+            return cost if self.counts_usd else self._values(guess_s, sizes)
         late = np.minimum(guess_s / self.target_s, LATEST)
         spent = sizes + SLIGHT * largest
         if self.objective.kind == "cost_per_token":
-            spent = guess_s * sizes * self.usd_per_gpu_s
+            spent = cost
         return spent * (1.0 + late**SHARPNESS)
 
     def assumed(self, context: Context) -> str:
@@ -106,7 +105,7 @@ class Goal:
 
         The cost is then counted in GPU-seconds, as if all GPUs had one price.
         """
-        unpriced = [m.gpu.name for m in context.gpu_classes.values() if not m.gpu.usd_per_gpu_hour]
+        unpriced = [m.gpu.name for m in context.gpu_classes.values() if m.gpu.usd_per_gpu_hour is None]
         if self.objective.kind != "cost_per_token" or self.priced or not unpriced:
             return ""
         names = ", ".join(dict.fromkeys(unpriced))
@@ -135,7 +134,9 @@ class Goal:
     def seconds(self, value: float, size: float) -> float:
         """The iteration time that a candidate of this size has to beat to get below `value`."""
         if self.objective.kind == "cost_per_token":
-            return min(value / (size * self.usd_per_gpu_s), float(np.nextafter(self.target_s, np.inf)))
+            paid = size * self.usd_per_gpu_s
+            within_s = value / paid if paid else float("inf") if value > 0.0 else 0.0
+            return min(within_s, float(np.nextafter(self.target_s, np.inf)))
         if self.counts_doubt:
             return value / size
         if self.has_target:

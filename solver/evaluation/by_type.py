@@ -22,7 +22,7 @@ from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.nearest_order import in_nearest_order
-from solver.evaluation.places import by_island, placement_problem, pooled, solve
+from solver.evaluation.places import by_island, on_cheap_types, placement_problem, pooled, solve
 from solver.placement.problem import PlacementProblem, Prices, RouteCount
 from solver.placement.strategies import keep_ranks_whole, keep_replicas_in_groups, keep_segments_whole
 
@@ -30,7 +30,7 @@ Routes = tuple[RouteCount, ...]
 Orders = tuple[Callable[[TypeCost], float], ...]
 Ranking = Callable[[TypeCost], tuple[float, ...]]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "replicas_in_groups", "ranks_whole"]
-_Kind = Literal["usual", "near", "tight"]
+_Kind = Literal["usual", "cheap", "near", "tight"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = get_args(TypedPattern)
 # Placements of one configuration, those whose pipelines have the least bounds; of them inside one building of several
 # types, where the fastest alone holds all ranks in several; and of them with fewer micro-batches in flight than usual,
@@ -38,6 +38,7 @@ ALL_PATTERNS: tuple[TypedPattern, ...] = get_args(TypedPattern)
 # 0.3 % longer than the best of all, 5.5 % at most; with 6, 3 and 3 it is 0.15 %, and by the work of the slowest rank
 # instead of the bound 1.4 and 12 %.
 MOST_TIMED, MOST_NEAR, MOST_TIGHT = 4, 2, 2
+MOST_CHEAP = 2  # of those on the cheapest types where the cost is to be least: two orders of the same types
 IN_FLIGHT_PER_RANK = 2  # micro-batches that a first rank may hold beside each rank: more hide no more of a way
 MOST_MEMORY: Orders = (lambda cost: -cost.capacity_bytes,)  # first, of the GPU types along the pipeline
 ALL_ORDERS: Orders = (lambda cost: cost.layer_s, lambda cost: -cost.layer_s, *MOST_MEMORY)  # fastest, slowest first
@@ -77,10 +78,12 @@ def typed_placements(
     pipelines = PartitionPipelines.of(context, [configuration])
     kinds = kinds_by_name(pipelines.gpus)
     found: dict[tuple[Routes, tuple[int, ...]], _Shared] = {}
-    problems: list[tuple[PlacementProblem, _Kind]] = [(problem, "usual") for problem in by_island(context, whole)]
-    problems += [
-        (inside, "near") for problem, _ in problems for inside in _inside_one_building(context, problem, costs)
+    islands = list(by_island(context, whole))
+    problems: list[tuple[PlacementProblem, _Kind]] = [
+        (cheap, "cheap") for problem in islands for cheap in on_cheap_types(context, configuration, problem)
     ]
+    problems += [(problem, "usual") for problem in islands]
+    problems += [(inside, "near") for problem in islands for inside in _inside_one_building(context, problem, costs)]
     for problem, kind in problems:
         for types, routes, place in _everywhere(context, problem, costs, patterns):
             cost_r, kind_r = [costs[gpu] for gpu in types], tuple(kinds[gpu] for gpu in types)
@@ -92,10 +95,19 @@ def typed_placements(
     partitions = list(dict.fromkeys(one.partition for one in found.values()))
     bound_s = dict(zip(partitions, pipelines.bounds_s(partitions, np.full(len(partitions), np.inf)), strict=True))
     best_first = sorted(found, key=lambda one: (bound_s[found[one].partition], found[one].place))
-    usual, near, tight = ([one for one in best_first if found[one].kind == kind] for kind in get_args(_Kind))
+    usual, cheap, near, tight = ([one for one in best_first if found[one].kind == kind] for kind in get_args(_Kind))
     others = near[:MOST_NEAR] or tight[:MOST_TIGHT]
     timed = usual[: MOST_TIMED - len(others)] + others
+    if cheap:
+        prices = {kinds[gpu]: usd for gpu, usd in context.usd_per_gpu_s.items()}
+        cheap.sort(key=lambda one: _paid_usd(found[one].partition, prices) * bound_s[found[one].partition])
+        timed = cheap[:MOST_CHEAP] + timed
     yield from dict.fromkeys(_with_layers(context, configuration, *one) for one in timed)
+
+
+def _paid_usd(partition: Partition, prices: dict[int, float]) -> float:
+    """Price of a second of one GPU of every rank, by the numbers of their types."""
+    return sum(prices[kind] for kind in partition[0])
 
 
 def _with_layers(context: Context, configuration: Configuration, routes: Routes, layers: tuple[int, ...]) -> Candidate:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 from models.plan import Configuration
@@ -70,7 +71,8 @@ def placements(
         patterns = ("priced",)
     seen: set[tuple[RouteCount, ...]] = set()
     for island in by_island(context, whole):
-        for problem in on_fast_types(context, configuration, island):
+        cheap = () if pure else on_cheap_types(context, configuration, island)
+        for problem in chain(cheap, on_fast_types(context, configuration, island)):
             found = [routes for pattern in patterns for routes in solve(context, problem, pattern)]
             if not found and not pure and problem is island and "priced" not in patterns:
                 found = solve(context, problem, "priced")
@@ -98,22 +100,57 @@ def on_fast_types(
 
     Even shares run at the pace of the slowest type in use.
     """
+    capacity = _capacity_by_type(context, problem)
+    if len(capacity) > 1:
+        costs = type_costs(context, configuration)
+        fast = _first_that_hold(
+            problem, capacity, sorted(capacity, key=lambda one: (costs[one].layer_s, -costs[one].capacity_bytes))
+        )
+        if len(fast) < len(capacity):
+            yield _on_some_types(context, problem, fast)
+    yield problem
+
+
+def on_cheap_types(
+    context: Context, configuration: Configuration, problem: PlacementProblem
+) -> Iterator[PlacementProblem]:
+    """The problem on each GPU type alone that has the capacity, then on the fewest that have it, the cheapest ones.
+
+    Cheap is what costs little for the work of a layer. Only where the cost is to be least and prices differ: even
+    shares on a dear and a cheap type cost more than on one of them, and a target may rule out the cheapest.
+    """
+    prices = context.usd_per_gpu_s
+    if context.request.objective.kind != "cost_per_token" or len(set(prices.values())) < 2:
+        return
+    costs, capacity = type_costs(context, configuration), _capacity_by_type(context, problem)
+    cheap_first = sorted(capacity, key=lambda one: (prices[one] * costs[one].layer_s, costs[one].layer_s))
+    alone = [[gpu] for gpu in cheap_first if capacity[gpu] >= problem.num_ranks * problem.num_replicas]
+    for types in (*alone, _first_that_hold(problem, capacity, cheap_first)):
+        yield _on_some_types(context, problem, types)
+
+
+def _capacity_by_type(context: Context, problem: PlacementProblem) -> Counter[str]:
+    """Bundles that the capacity groups of each GPU type hold."""
     capacity = Counter[str]()
     for group, available in zip(context.capacity_groups, problem.capacity_u, strict=True):
         capacity[group.gpu] += available
-    if len(capacity) > 1:
-        costs = type_costs(context, configuration)
-        fast, held = set[str](), 0
-        for gpu in sorted(capacity, key=lambda one: (costs[one].layer_s, -costs[one].capacity_bytes)):
-            if held < problem.num_ranks * problem.num_replicas:
-                fast.add(gpu)
-                held += capacity[gpu]
-        if len(fast) < len(capacity):
-            retained = zip(context.capacity_groups, problem.capacity_u, strict=True)
-            yield replace(
-                problem, capacity_u=tuple(available if group.gpu in fast else 0 for group, available in retained)
-            )
-    yield problem
+    return capacity
+
+
+def _first_that_hold(problem: PlacementProblem, capacity: Counter[str], order: Iterable[str]) -> list[str]:
+    """The first GPU types of an order that have the capacity together."""
+    found, held = list[str](), 0
+    for gpu in order:
+        if held < problem.num_ranks * problem.num_replicas:
+            found.append(gpu)
+            held += capacity[gpu]
+    return found
+
+
+def _on_some_types(context: Context, problem: PlacementProblem, types: Collection[str]) -> PlacementProblem:
+    """The problem on these GPU types alone."""
+    retained = zip(context.capacity_groups, problem.capacity_u, strict=True)
+    return replace(problem, capacity_u=tuple(available if group.gpu in types else 0 for group, available in retained))
 
 
 def placement_problem(context: Context, configuration: Configuration, prices: Prices | None = None) -> PlacementProblem:

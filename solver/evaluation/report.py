@@ -13,7 +13,7 @@ from models.plan import Metrics, OtherSharing, Plan, Proof, RouteTimeline
 from models.prediction import Prediction
 from models.statements import assumptions_of
 from models.verdict import Verdict
-from solver.context import Context
+from solver.context import SECONDS_PER_HOUR, Context
 from solver.cost.columns import columns_of
 from solver.cost.compute import peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
@@ -26,7 +26,6 @@ from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.network.policy import POLICY
-from solver.objective import SECONDS_PER_HOUR
 from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
 from solver.transport.communicators import transport_choices

@@ -19,7 +19,7 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.configurations.unusual import covering
-from solver.objective import SECONDS_PER_HOUR
+from solver.context import SECONDS_PER_HOUR
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
 from solver.questions.spending import KILO, MILLION, kwh_per_million_tokens, one_price, usd_per_million_tokens
@@ -201,11 +201,12 @@ def undominated(points: Sequence[FrontierPoint], against: Spent) -> list[Frontie
 
 def _key(point: FrontierPoint, against: Spent) -> tuple[float, float]:
     """Time, and what is spent; without prices the GPUs' time stands for money."""
+    usd = point.usd_per_million_tokens
     spent = {
         "gpus": float(point.num_gpus),
         "bytes": point.cross_building_bytes,
         "energy": point.kwh_per_million_tokens or 0.0,
-        "money": point.usd_per_million_tokens or point.num_gpus * point.iteration_s,
+        "money": point.num_gpus * point.iteration_s if usd is None else usd,
     }
     return point.iteration_s, spent[against]
 

@@ -3,7 +3,7 @@
 from models.plan import Plan
 from models.question_parts import Change
 from models.request import PlanRequest
-from solver.objective import SECONDS_PER_HOUR
+from solver.context import SECONDS_PER_HOUR
 from solver.questions.wishes import at_prices
 
 MILLION, KILO = 1e6, 1e3  # units
@@ -15,8 +15,9 @@ def one_price(request: PlanRequest) -> tuple[Change, ...]:
 
 
 def states_prices(request: PlanRequest) -> bool:
-    """Whether all GPUs state what they cost."""
-    return all(pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools)
+    """Whether all GPUs state what they cost, and some cost anything."""
+    prices = [pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools]
+    return None not in prices and any(prices)
 
 
 def usd_per_million_tokens(request: PlanRequest, plan: Plan) -> float | None:
