@@ -13,6 +13,7 @@ import numpy as np
 from models.request import Objective
 from solver.arrays import FloatArray
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.least_cost import least_paid_usd_per_s
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -46,7 +47,10 @@ class Goal:
         return self.sizes(context, space)
 
     def sizes(self, context: Context, space: Space) -> FloatArray:
-        """What each configuration has to pay beside time: GPUs, bytes that must leave a building, least uncertainty."""
+        """What each configuration has to pay beside time: GPUs, bytes that must leave a building, least uncertainty.
+
+        GPUs that have to be dearer than the cheapest count for as many of these as they cost.
+        """
         if self.counts_bytes:
             return least_crossing_bytes(context, space)
         if self.counts_doubt:
@@ -56,6 +60,8 @@ class Goal:
                 for one in context.gpu_classes.values()
             ]
             return np.asarray(np.min(known, axis=0))
+        if self.counts_usd and self.usd_per_gpu_s:
+            return least_paid_usd_per_s(context, space.columns.num_gpus) / self.usd_per_gpu_s
         return space.columns.num_gpus.astype(np.float64)
 
     def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:

@@ -44,5 +44,6 @@
 `relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.
 `stage_partition`: dynamic programme over GPU type and whole layers of every rank. Needs stages on every type.
 `least_traffic`: bytes between buildings that no placement saves. Needs priced parameters.
+`least_cost`: what GPUs of several prices cost for the work of the model. Needs layer prices of every type.
 `bounded`: what bounding a column of configurations yields.
 """

@@ -62,18 +62,21 @@ Types = tuple[str, ...]  # names of GPU types, one for every pipeline rank
 
 
 class _Shared(NamedTuple):
-    """Layers shared out on routes: as usual, near or with few in flight (tight); and the place in their pattern."""
+    """Layers shared out on routes: as usual, cheap, near or with few in flight (tight); the place in their pattern, and
+    the price of one GPU of every rank together, 0 where prices are not known.
+    """
 
     kind: _Kind
     partition: Partition
     place: int
+    paid_usd_per_s: float
 
 
 def typed_placements(
     context: Context, configuration: Configuration, patterns: tuple[TypedPattern, ...] = ALL_PATTERNS
 ) -> Iterator[Candidate]:
     """Candidates with their layers shared out: by the bound of their pipeline, then every pattern in turn."""
-    costs = type_costs(context, configuration)
+    costs, prices = type_costs(context, configuration), context.usd_per_gpu_s
     whole = placement_problem(context, configuration)
     pipelines = PartitionPipelines.of(context, [configuration])
     kinds = kinds_by_name(pipelines.gpus)
@@ -87,9 +90,12 @@ def typed_placements(
     for problem, kind in problems:
         for types, routes, place in _everywhere(context, problem, costs, patterns):
             cost_r, kind_r = [costs[gpu] for gpu in types], tuple(kinds[gpu] for gpu in types)
+            paid = sum(prices.get(gpu, 0.0) for gpu in types)
             for number, shared in enumerate(layer_shares(configuration, cost_r, context.job.num_layers)):
                 own: _Kind = "tight" if number and kind == "usual" else kind
-                found.setdefault((routes, shared.layers_per_stage), _Shared(own, (kind_r, shared.layers_r), place))
+                found.setdefault(
+                    (routes, shared.layers_per_stage), _Shared(own, (kind_r, shared.layers_r), place, paid)
+                )
     if not found:
         return
     partitions = list(dict.fromkeys(one.partition for one in found.values()))
@@ -98,16 +104,9 @@ def typed_placements(
     usual, cheap, near, tight = ([one for one in best_first if found[one].kind == kind] for kind in get_args(_Kind))
     others = near[:MOST_NEAR] or tight[:MOST_TIGHT]
     timed = usual[: MOST_TIMED - len(others)] + others
-    if cheap:
-        prices = {kinds[gpu]: usd for gpu, usd in context.usd_per_gpu_s.items()}
-        cheap.sort(key=lambda one: _paid_usd(found[one].partition, prices) * bound_s[found[one].partition])
-        timed = cheap[:MOST_CHEAP] + timed
+    cheap.sort(key=lambda one: found[one].paid_usd_per_s * bound_s[found[one].partition])
+    timed = cheap[:MOST_CHEAP] + timed
     yield from dict.fromkeys(_with_layers(context, configuration, *one) for one in timed)
-
-
-def _paid_usd(partition: Partition, prices: dict[int, float]) -> float:
-    """Price of a second of one GPU of every rank, by the numbers of their types."""
-    return sum(prices[kind] for kind in partition[0])
 
 
 def _with_layers(context: Context, configuration: Configuration, routes: Routes, layers: tuple[int, ...]) -> Candidate:

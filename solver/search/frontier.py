@@ -7,6 +7,7 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.least_cost import least_work_usd
 from solver.bounds.work import lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.context import Context
@@ -112,6 +113,8 @@ class Frontier:
         size = self.unpriced.size[rows]
         seconds = np.maximum(bounds.iteration_s, self.unpriced.bound_s[rows])
         value = self.goal.least_values(seconds, size)
+        if self.goal.counts_usd:
+            value = np.maximum(value, least_work_usd(self.context, self.space.take(rows)))
         keep = bounds.fits & np.isfinite(value)
         self.any_fits = self.any_fits or bool(bounds.fits.any())
         self.fastest_s = min(self.fastest_s, float(seconds[bounds.fits].min(initial=float("inf"))))
