@@ -67,6 +67,8 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{}, {"key": []}]
     _drop_default_errors(document)
     _parameters_are_never_null(document)
+    for schema in document["components"]["schemas"].values():
+        _require_tags(schema)
     for field in _fields(document):
         _drop_empty_examples(field)
         _state_unit(field)
@@ -99,6 +101,20 @@ def _parameters_are_never_null(document: dict[str, Any]) -> None:
                 schema = parameter["schema"]
                 kinds = [one for one in schema.pop("anyOf", ()) if one != {"type": "null"}]
                 schema.update(*kinds)
+
+
+def _require_tags(schema: dict[str, Any]) -> None:
+    """A field that tells one kind of object from others has to be sent, whatever its default says, and always comes.
+
+    >>> schema = {"properties": {"ask": {"const": "worth"}, "of": {}}}
+    >>> _require_tags(schema)
+    >>> schema["required"]
+    ['ask']
+    """
+    needed, fields = schema.get("required", []), schema.get("properties", {})
+    tags = [name for name, field in fields.items() if "const" in field]
+    if tags:
+        schema["required"] = [name for name in fields if name in needed or name in tags]
 
 
 def _fields(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

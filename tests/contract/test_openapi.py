@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,23 @@ def test_a_quantity_says_its_unit_in_words(document: dict[str, Any]) -> None:
     assert link["capacity_bytes_per_s"]["description"].endswith("Unit: B/s.")
     assert link["latency_s"]["description"].endswith("Unit: s.")
     assert "Unit" not in link["planes"]["description"]
+
+
+def test_a_field_that_tells_kinds_of_objects_apart_is_required(document: dict[str, Any]) -> None:
+    told = [one["discriminator"] for one in _parts(document) if "mapping" in one.get("discriminator", {})]
+    assert {one["propertyName"] for one in told} == {"ask", "kind", "status"}
+    for one in told:
+        for reference in one["mapping"].values():
+            schema = document["components"]["schemas"][reference.rpartition("/")[2]]
+            assert one["propertyName"] in schema["required"]
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a document."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(one)
 
 
 def test_no_empty_example_hides_the_fields_of_an_object(document: dict[str, Any]) -> None:
