@@ -23,7 +23,8 @@ LEAST_GAIN = 0.01  # of the slowest rank's work, below which fewer micro-batches
 class TypeCost:
     """One GPU type: seconds and bytes of an average layer and of the ends, and the capacity of an empty rank.
 
-    `held_bytes` are the activations of one layer and micro-batch, the other bytes model state and buffers.
+    `held_bytes` are the activations of one layer and micro-batch, the other bytes model state and buffers. `layer_usd`
+    is the price of that time, 0 where prices are not known.
     """
 
     layer_s: float
@@ -34,6 +35,7 @@ class TypeCost:
     last_bytes: float
     held_bytes: float
     capacity_bytes: float
+    layer_usd: float = 0.0
 
 
 def type_costs(context: Context, configuration: Configuration) -> dict[str, TypeCost]:
@@ -57,7 +59,7 @@ def _type_cost(context: Context, gpu_class: GpuClass, columns: Columns) -> TypeC
 
     empty = static_bytes(0.0, 0.0, 0.0)
     return TypeCost(
-        layer_s=float(layers.total_s[0]) / num_layers,
+        layer_s=(layer_s := float(layers.total_s[0]) / num_layers),
         first_s=float(first.total_s[0]),
         last_s=float(last.total_s[0]),
         layer_bytes=(static_bytes(float(layers.parameters[0]), float(layers.expert_parameters[0]), 0.0) - empty)
@@ -66,6 +68,7 @@ def _type_cost(context: Context, gpu_class: GpuClass, columns: Columns) -> TypeC
         last_bytes=static_bytes(float(last.parameters[0]), float(last.expert_parameters[0]), 1.0) - empty,
         held_bytes=float(layers.activation_bytes[0]) / num_layers,
         capacity_bytes=context.memory_limit_bytes(gpu_class.gpu) - empty,
+        layer_usd=layer_s * context.usd_per_gpu_s.get(gpu_class.gpu.name, 0.0),
     )
 
 

@@ -22,7 +22,7 @@ from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.nearest_order import in_nearest_order
-from solver.evaluation.places import by_island, on_cheap_types, placement_problem, pooled, solve
+from solver.evaluation.places import by_island, chooses_by_price, on_cheap_types, placement_problem, pooled, solve
 from solver.placement.problem import PlacementProblem, Prices, RouteCount
 from solver.placement.strategies import keep_ranks_whole, keep_replicas_in_groups, keep_segments_whole
 
@@ -44,6 +44,8 @@ MOST_MEMORY: Orders = (lambda cost: -cost.capacity_bytes,)  # first, of the GPU 
 ALL_ORDERS: Orders = (lambda cost: cost.layer_s, lambda cost: -cost.layer_s, *MOST_MEMORY)  # fastest, slowest first
 # Of the types, the fastest, or those with most memory: they hold the layers that do not fit on the fastest.
 FILLED_FIRST: tuple[Ranking, ...] = (lambda cost: (cost.layer_s,), lambda cost: (-cost.capacity_bytes, cost.layer_s))
+# Of the types, those on which the work costs least too, where the cost is to be least.
+OR_CHEAP_FIRST: tuple[Ranking, ...] = (*FILLED_FIRST, lambda cost: (cost.layer_usd, cost.layer_s))
 MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
@@ -104,7 +106,9 @@ def typed_placements(
     usual, cheap, near, tight = ([one for one in best_first if found[one].kind == kind] for kind in get_args(_Kind))
     others = near[:MOST_NEAR] or tight[:MOST_TIGHT]
     timed = usual[: MOST_TIMED - len(others)] + others
-    cheap.sort(key=lambda one: found[one].paid_usd_per_s * bound_s[found[one].partition])
+    target_s = context.request.objective.target_iteration_s or float("inf")
+    ends_s = {one: bound_s[found[one].partition] for one in cheap}
+    cheap.sort(key=lambda one: (ends_s[one] > target_s, found[one].paid_usd_per_s * ends_s[one]))
     timed = cheap[:MOST_CHEAP] + timed
     yield from dict.fromkeys(_with_layers(context, configuration, *one) for one in timed)
 
@@ -346,7 +350,8 @@ def _segment_orders(
     Ranks are on the fastest types, and on those with most memory where these are others.
     """
     whole = _segments(context, in_regions=in_regions)
-    fillings = dict.fromkeys(tuple(_filled(problem, whole, costs, first)) for first in FILLED_FIRST)
+    firsts = OR_CHEAP_FIRST if chooses_by_price(context) else FILLED_FIRST
+    fillings = dict.fromkeys(tuple(_filled(problem, whole, costs, first)) for first in firsts)
     return list(dict.fromkeys(one for filled in fillings if filled for one in _sequences(filled, costs, keys)))
 
 

@@ -111,6 +111,11 @@ def on_fast_types(
     yield problem
 
 
+def chooses_by_price(context: Context) -> bool:
+    """Whether the cost is to be least, and there are GPUs of several prices to choose from."""
+    return context.request.objective.kind == "cost_per_token" and len(set(context.usd_per_gpu_s.values())) > 1
+
+
 def on_cheap_types(
     context: Context, configuration: Configuration, problem: PlacementProblem
 ) -> Iterator[PlacementProblem]:
@@ -119,11 +124,10 @@ def on_cheap_types(
     Cheap is what costs little for the work of a layer. Only where the cost is to be least and prices differ: even
     shares on a dear and a cheap type cost more than on one of them, and a target may rule out the cheapest.
     """
-    prices = context.usd_per_gpu_s
-    if context.request.objective.kind != "cost_per_token" or len(set(prices.values())) < 2:
+    if not chooses_by_price(context):
         return
     costs, capacity = type_costs(context, configuration), _capacity_by_type(context, problem)
-    cheap_first = sorted(capacity, key=lambda one: (prices[one] * costs[one].layer_s, costs[one].layer_s))
+    cheap_first = sorted(capacity, key=lambda one: (costs[one].layer_usd, costs[one].layer_s))
     alone = [[gpu] for gpu in cheap_first if capacity[gpu] >= problem.num_ranks * problem.num_replicas]
     for types in (*alone, _first_that_hold(problem, capacity, cheap_first)):
         yield _on_some_types(context, problem, types)

@@ -11,6 +11,10 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import configuration_of
 from solver.planner import plan
 
 SLACK = 1.02  # counted work is short, so of what costs nearly the same the dearer one may be found
@@ -79,3 +83,23 @@ def test_no_gpu_type_alone_is_cheaper_than_the_plan(seed: int) -> None:
             continue
         alone = {**document, "cluster": {**document["cluster"], "pools": [pool]}}
         assert usd(found) <= SLACK * usd(cheapest(alone)), pool["id"]
+
+
+def test_the_cheap_type_holds_as_many_ranks_as_it_has_room_for() -> None:
+    document = fleet(0)
+    dear, cheap = gpu("dear", random.Random(0)), gpu("cheap", random.Random(0))
+    dear |= {"bf16_flops_per_s": 1e15, "usd_per_gpu_hour": 3.0}
+    cheap |= {"bf16_flops_per_s": 3e14, "usd_per_gpu_hour": 0.5}
+    pools = [{"id": one["name"], "place": place, "gpu": one, "num_hosts": 2, "nic_bytes_per_s": 5e10}
+             for one, place in ((dear, "a"), (cheap, "b"))]  # fmt: skip
+    allowed = {"tp": [1], "cp": [1], "pp": [3], "dp": [8], "vpp": [1], "layer_split": ["by_gpu_type"]}
+    changed = {"cluster": {**document["cluster"], "pools": pools}, "constraints": {"allowed": allowed}}
+    context = Context.of(PlanRequest.model_validate(document | changed))
+    space = enumerate_space(context.request)
+    found = [
+        candidate.gpus_of_pool
+        for row in range(len(space))
+        for candidate in typed_placements(context, configuration_of(context, space, row))
+    ]
+    index = {pool.id: number for number, pool in enumerate(context.pools)}
+    assert {index["dear"]: 8, index["cheap"]: 16} in found
