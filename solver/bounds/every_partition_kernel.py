@@ -1,6 +1,6 @@
 """Compiled listing of all partitions that may keep within a time, rank after rank.
 
-What it means is in `stage_partition.py`; what a rank needs, and what is known of the others, in
+What it means is in `stage_partition.py`, what a rank needs in `rank_need_kernel.py`, what is known of other ranks in
 `stage_partition_kernel.py`.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.bounds.stage_partition_kernel import (
+from solver.bounds.rank_need_kernel import (
     BEHIND,
     CYCLE,
     FIRST_SUM,
@@ -21,12 +21,11 @@ from solver.bounds.stage_partition_kernel import (
     WAY,
     WAY_BEHIND,
     PartitionProblem,
-    PartitionStates,
     into_s,
-    most_layers,
     rank_need_s,
     row,
 )
+from solver.bounds.stage_partition_kernel import PartitionStates, most_layers
 from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 

@@ -16,8 +16,8 @@ from models.plan import Configuration
 from solver.arrays import IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.every_partition_kernel import Partitions
+from solver.bounds.rank_need_kernel import PartitionProblem
 from solver.bounds.stage_partition import kinds_of, least_time_s, partition_problem, partition_states, partitions_up_to
-from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
 from solver.clock import Clock, charge_pipeline_bounds
 from solver.context import Context

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.arrays import FloatArray, IntArray
+from solver.bounds.chunk_sizes import ChunkSizes
 from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers
 from solver.bounds.layer_windows import Ends, RankKinds
-from solver.configurations.by_type import TypeCost, chunk_layers_up_to
+from solver.configurations.by_type import TypeCost
 from solver.context import Context
 from solver.cost.stage import StageCost
 
@@ -81,70 +81,9 @@ class RankCosts:
         return self.kind.chunk(self.ranks.windows.any_stage)
 
     @cached_property
-    def chunks(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Fewest layers of the first, of the last and of any chunk: without ends the last has the most."""
-        n, v, worth = self.layers.astype(np.float64), self.vpp, self.kind.worth
-        has_first, has_last = (here > 0 for here in self.has_ends)
-        first, last = (own * here for own, here in zip(worth, self.has_ends, strict=True))
-        even, any_chunk = np.floor((n + first + last) / v), np.floor(n / v)
-        begin = np.where(has_first, np.maximum(even - first, 1.0), any_chunk)
-        end = np.where(has_first, any_chunk, np.ceil(n / v))
-        end = np.where(has_last, np.maximum(even - last, 1.0), end)
-        most = np.where(has_first & has_last, n - 1, n)
-        begin, end = (np.maximum(np.minimum(one, most), 0.0).astype(np.int64) for one in (begin, end))
-        fewest = np.minimum.reduce([begin, end, any_chunk.astype(np.int64)])
-        known = self._known_chunks
-        return (
-            np.where(known.is_known, known.layers.min(axis=0)[:, 0], begin),
-            np.where(known.is_known, known.layers.min(axis=0)[:, -1], end),
-            np.where(known.is_known, known.layers.min(axis=(0, 2)), fewest),
-        )
-
-    @cached_property
-    def largest_chunk(self) -> FloatArray:
-        """Most layers of any chunk."""
-        worth = self.ranks.of_each([ends_worth(self.kind, at) for at in self.ranks.ends])
-        largest = np.asarray(np.ceil((self.layers + worth) / self.vpp), dtype=np.float64)
-        return np.where(self._known_chunks.is_known, self._known_chunks.layers.max(axis=(0, 2)), largest)
-
-    @property
-    def most_in_last(self) -> FloatArray:
-        """Most layers of the last chunk."""
-        known = self._known_chunks
-        return np.where(known.is_known, known.layers.max(axis=0)[:, -1], self.largest_chunk)
-
-    @cached_property
-    def smaller_chunks(self) -> tuple[IntArray, FloatArray]:
-        """How many chunks come before the first that has more layers than the fewest, or but the last; the most layers
-        that they have together.
-
-        Where n layers on v chunks leave a remainder, the last n mod v chunks have one more.
-        """
-        n, v, known = self.layers, self.vpp, self._known_chunks
-        number = np.where(n % v > 0, v - n % v, v - 1)
-        together = number * np.where(sum(self.has_ends) > 0, self.largest_chunk, n // v)
-        first = known.layers[0]
-        is_larger = first > first.min(axis=1)[:, None]
-        at = np.where(is_larger.any(axis=1), np.maximum(is_larger.argmax(axis=1), 1), max(v - 1, 1))
-        sums = known.layers.cumsum(axis=2).max(axis=0)[np.arange(len(n)), at - 1]
-        return np.where(known.is_known, at, number), np.where(known.is_known, sums, together)
-
-    @cached_property
-    def _known_chunks(self) -> _KnownChunks:
-        """Of ranks with ends: by rule and number of layers."""
-        v, count = self.vpp, self.ranks.num_entries
-        layers = np.ones((max(len(self.shared_by), 1), len(self.layers), v), dtype=np.int64)
-        is_known = np.zeros(len(self.layers), dtype=np.bool_)
-        if v > 1 and self.shared_by and count > v:
-            for place, (first, last) in enumerate(self.ranks.ends):
-                if first or last:
-                    begin = place * count
-                    is_known[begin + v : begin + count] = True
-                    for way, cost in enumerate(self.shared_by):
-                        ends_s = [cost.first_s * first, *([0.0] * (v - 2)), cost.last_s * last]
-                        shares = chunk_layers_up_to(count - 1, cost.layer_s, ends_s)
-                        layers[way, begin + v : begin + count] = shares
-        return _KnownChunks(is_known, layers)
+    def sizes(self) -> ChunkSizes:
+        """Layers of its chunks."""
+        return ChunkSizes.of(self.ranks, self.vpp, self.kind.worth, self.shared_by)
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -187,13 +126,6 @@ class RankCosts:
         usual = self.ranks.any_of_kind(windows.most > 0)
         other = self.ranks.any_of_kind(windows.fewest < self.layers) & bool(job.num_moe_layers and job.num_dense_layers)
         return np.where(usual & other, pick(*costs), np.where(usual, *costs))
-
-
-class _KnownChunks(NamedTuple):
-    """Layers of every chunk (rules x entries x chunks), of the entries for which they are known."""
-
-    is_known: BoolArray
-    layers: IntArray
 
 
 def ends_worth(kind: Kind, at: Ends) -> int:

@@ -11,8 +11,8 @@ from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_hops import MessageDelays
+from solver.bounds.rank_need_kernel import PartitionProblem
 from solver.bounds.stage_partition import TOGETHER, least_time_s, needs_of
-from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import FloatArray

@@ -2,8 +2,8 @@
 
 A time T (seconds) is possible only if some partition into ranks, a GPU type and layers for each, leaves every rank time
 for its own work and for what it waits for, and memory for the activations that it holds. The largest T for which no
-partition does is the bound. What a rank takes alone is in `rank_needs.py`, the search over partitions in
-`stage_partition_kernel.py`.
+partition does is the bound. What a rank takes alone is in `rank_needs.py`, what with others in `rank_need_kernel.py`,
+the search over partitions in `stage_partition_kernel.py`.
 
 Proof, an inequality per row of `NEEDS`: docs/bounds.md, "Partition of layers over GPU types".
 """
@@ -20,18 +20,9 @@ from solver.bounds.kind_costs import AlikeCosts, Kind, usual_excess_s
 from solver.bounds.layer_windows import EVERY_END, rank_kinds
 from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.rank_costs import RankCosts, ends_worth
+from solver.bounds.rank_need_kernel import BOTH, EVEN_BOTH, NEEDS, NUM_SUMS, PartitionProblem, all_ways_s
 from solver.bounds.rank_needs import rank_needs
-from solver.bounds.stage_partition_kernel import (
-    BOTH,
-    EVEN_BOTH,
-    NEEDS,
-    NUM_SUMS,
-    PartitionProblem,
-    PartitionStates,
-    all_ways_s,
-    least_sums,
-    sums_behind,
-)
+from solver.bounds.stage_partition_kernel import PartitionStates, least_sums, sums_behind
 from solver.configurations.by_type import type_costs
 from solver.configurations.nearness import ranks_by_type
 from solver.context import Context

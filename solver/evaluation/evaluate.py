@@ -43,6 +43,7 @@ from solver.transport.hops import (
 )
 from solver.transport.message_paths import MessagePaths, split_paths, widest_paths
 from solver.transport.prices import Traffic
+from solver.transport.ring import Ring
 from solver.transport.time_division import time_divided
 
 SAME_LOAD = 1.0 - 1e-9  # sums of floats that are equal but for rounding
@@ -200,8 +201,7 @@ def evaluate_on_paths(
     messages = StageMessages(context, configuration, message_bytes, paths)
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
-    rings = None if chosen is None else [one.rings for one in chosen]
-    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=rings)
+    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=_rings_of(chosen))
     if _outlasts_plans(hops, costs):
         return None
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
@@ -228,8 +228,7 @@ def evaluate_on_paths(
         hops = [one.way.delays for one in timed]
         reserved = reserved_bytes_per_s(routes, hops, message_bytes)
         # On the same rings: the orders were made for them, and a plan states one for each stage.
-        rings = [one.rings for one in costs]
-        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=rings)
+        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=_rings_of(costs))
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s + one.way.stagger_s for one in timed])
     ends_s, ranks = last_s.tolist(), configuration.rank_of_stages
     exchanges = run_exchanges(costs, ends_s, ranks)
@@ -239,6 +238,10 @@ def evaluate_on_paths(
         again = evaluate_on_paths(context, candidate, scheduler, paths, divided=divided, chosen=changed)
         found = again if again is not None and again.iteration_s < found.iteration_s else found
     return found if found.iteration_s <= MOST_SECONDS else None
+
+
+def _rings_of(costs: tuple[ExchangeCost, ...] | None) -> list[tuple[Ring, ...]] | None:
+    return None if costs is None else [one.rings for one in costs]
 
 
 def _on_better_rings(context: Context, found: Evaluation, reserved: dict[int, float]) -> tuple[ExchangeCost, ...]:

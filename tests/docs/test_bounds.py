@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.bounds.stage_partition_kernel import NEEDS
+from solver.bounds.rank_need_kernel import NEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/bounds.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from solver.bounds.layer_windows import EVERY_END, RankKinds, rank_kinds, rank_w
 from solver.bounds.least_hops import MessageDelays, TypeHops
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.rank_costs import RankCosts, ends_worth
+from solver.bounds.rank_need_kernel import NEEDS, NUM_SUMS, PartitionProblem
 from solver.bounds.rank_needs import rank_needs
 from solver.bounds.stage_partition import (
     TOGETHER,
@@ -28,7 +29,7 @@ from solver.bounds.stage_partition import (
     partitions_up_to,
     stage_partition_bound_s,
 )
-from solver.bounds.stage_partition_kernel import NEEDS, NUM_SUMS, PartitionProblem, least_sums, sums_behind
+from solver.bounds.stage_partition_kernel import least_sums, sums_behind
 from solver.bounds.typed_pipelines import PartitionPipelines
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, enumerate_space
