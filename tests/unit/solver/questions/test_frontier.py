@@ -153,16 +153,21 @@ def test_a_wish_that_all_gpus_be_used_is_given_up_against_gpus_alone() -> None:
     assert against["gpus"].points[0].iteration_s < against["bytes"].points[0].iteration_s, "as replicas of four GPUs"
 
 
-@pytest.mark.parametrize("other", [None, 0.0], ids=["unstated", "free"])
-def test_where_not_all_prices_are_stated_every_plan_is_counted_in_gpu_hours(other: float | None) -> None:
-    """Also one that uses priced GPUs alone: its dollars are no match for the bound of the others."""
+def slow_gpus_at(price: float | None) -> dict[str, Any]:
+    """A small request beside whose GPUs, at a cent an hour, there are others of half the speed."""
     request = small_request()
     priced = request["cluster"]["pools"][0]
-    slower = {"bf16_flops_per_s": 0.5 * priced["gpu"]["bf16_flops_per_s"], "usd_per_gpu_hour": other}
-    unpriced = {**priced, "id": "unpriced", "gpu": {**priced["gpu"], "name": "other", **slower}}
+    slower = {"bf16_flops_per_s": 0.5 * priced["gpu"]["bf16_flops_per_s"], "usd_per_gpu_hour": price}
+    others = {**priced, "id": "others", "gpu": {**priced["gpu"], "name": "other", **slower}}
     priced["gpu"]["usd_per_gpu_hour"] = 0.01
-    request["cluster"]["pools"].append(unpriced)
+    request["cluster"]["pools"].append(others)
     request["constraints"]["max_gpus"] = 8
+    return request
+
+
+def test_where_not_all_prices_are_stated_every_plan_is_counted_in_gpu_hours() -> None:
+    """Also one that uses priced GPUs alone: its dollars are no match for the bound of the others."""
+    request = slow_gpus_at(None)
     (found,) = _asked(request, 6.0, ["money"], max_points=3).frontiers
     assert "a GPU-hour costs 1" in found.detail
     assert found.points
@@ -172,6 +177,15 @@ def test_where_not_all_prices_are_stated_every_plan_is_counted_in_gpu_hours(othe
         assert one.usd_per_million_tokens is None
         assert 0.0 < (one.lower_bound or 0.0) <= gpu_hours * (1.0 + CLOSE)
         assert one.relative_gap == pytest.approx(1.0 - (one.lower_bound or 0.0) / gpu_hours)
+
+
+def test_gpus_that_cost_nothing_are_the_cheap_end() -> None:
+    (found,) = _asked(slow_gpus_at(0.0), 6.0, ["money"], max_points=3).frontiers
+    assert not found.detail
+    fastest, cheapest = found.points[0], found.points[-1]
+    assert fastest.iteration_s < cheapest.iteration_s
+    assert (fastest.usd_per_million_tokens or 0.0) > 0.0
+    assert cheapest.usd_per_million_tokens == 0.0
 
 
 def test_a_power_that_is_not_known_is_asked_for() -> None:
