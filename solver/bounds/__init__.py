@@ -19,7 +19,7 @@
   which links and the cards of each rank carry them. Needs stage prices.
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
 `rank_costs`: what a rank with so many layers costs at least on a type. Needs `kind_costs`.
-`chunk_sizes`: how many layers the chunks of a rank have. Needs the rule that shares them out.
+`chunk_layers`: how many layers the chunks of a rank have. Needs the rule that shares them out.
 `rank_needs`: what it takes at least in each line of `stage_partition`. Needs `rank_costs`.
 `layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.
 `lightest`: the least work on a rank or a stage of even pipelines, in columns. Needs stage prices.

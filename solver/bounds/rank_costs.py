@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from solver.arrays import FloatArray, IntArray
-from solver.bounds.chunk_sizes import ChunkSizes
+from solver.bounds.chunk_layers import ChunkLayers
 from solver.bounds.kind_costs import ChunkCosts, Kind, least_of_layers
 from solver.bounds.layer_windows import Ends, RankKinds
 from solver.configurations.by_type import TypeCost
@@ -81,9 +81,9 @@ class RankCosts:
         return self.kind.chunk(self.ranks.windows.any_stage)
 
     @cached_property
-    def sizes(self) -> ChunkSizes:
-        """Layers of its chunks."""
-        return ChunkSizes.of(self.ranks, self.vpp, self.kind.worth, self.shared_by)
+    def chunk_layers(self) -> ChunkLayers:
+        """Fewest and most layers of its chunks."""
+        return ChunkLayers.of(self.ranks, self.vpp, self.kind.worth, self.shared_by)
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:

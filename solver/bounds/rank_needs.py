@@ -36,7 +36,7 @@ def rank_needs(rank: RankCosts) -> dict[str, FloatArray]:
         "first_chunk": first_chunk_s,
         "last_chunk": last_forward,
         "before_last": _before_last_s(rank, "forward_s") + (rank.vpp > 1) * rank.embedding.forward_s,
-        "own_both": both if v == 1 else rank.ranks.of_layers(rank.chunk.both_s, rank.sizes.fewest),
+        "own_both": both if v == 1 else rank.ranks.of_layers(rank.chunk.both_s, rank.chunk_layers.fewest),
         "home": (m - 1.0) * _slowest_chunk_s(rank) + update,
         "forwards": m * forward + update,
         "first_end": _first_end_s(rank),
@@ -59,7 +59,7 @@ def _first_chunk_s(rank: RankCosts) -> tuple[FloatArray, FloatArray]:
     """Forward and input gradient of the first chunk."""
     if rank.vpp == 1:
         return rank.cost.forward_s, rank.cost.input_grad_s
-    cost, layers = rank.kind.chunk(rank.ranks.windows.first).cost, rank.sizes.fewest_in_first
+    cost, layers = rank.kind.chunk(rank.ranks.windows.first).cost, rank.chunk_layers.fewest_in_first
     forward_s = rank.ranks.of_layers(cost.forward_s, layers) + rank.embedding.forward_s
     return forward_s, rank.ranks.of_layers(cost.input_grad_s, layers)
 
@@ -68,7 +68,7 @@ def _last_chunk_s(rank: RankCosts) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Forward, forward and input gradient, and input gradient of the last chunk."""
     if rank.vpp == 1:
         return rank.cost.forward_s, rank.cost.forward_s + rank.cost.input_grad_s, rank.cost.input_grad_s
-    chunk, layers = rank.kind.chunk(rank.ranks.windows.last), rank.sizes.fewest_in_last
+    chunk, layers = rank.kind.chunk(rank.ranks.windows.last), rank.chunk_layers.fewest_in_last
     logits = [getattr(rank.ends, one) - getattr(rank.embedding, one) for one in ("forward_s", "input_grad_s")]
     return (
         rank.ranks.of_layers(chunk.cost.forward_s, layers) + logits[0],
@@ -90,12 +90,12 @@ def _before_last_s(rank: RankCosts, seconds: str) -> FloatArray:
     if rank.vpp == 1:
         return np.zeros(len(rank.layers))
     n, v, kind = rank.layers, rank.vpp, rank.kind
-    fewest = np.minimum(rank.sizes.fewest_in_first, n // v)
+    fewest = np.minimum(rank.chunk_layers.fewest_in_first, n // v)
     quickest_s = rank.of_kinds_of_layer(
         (float(getattr(kind.layer, seconds)[0]), float(getattr(kind.other, seconds)[0])), np.minimum
     )
     smallest_s = (v - 1) * rank.ranks.of_layers(getattr(rank.chunk.cost, seconds), fewest)
-    least_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.sizes.most_in_last, 0) * quickest_s)
+    least_s: FloatArray = np.maximum(smallest_s, np.maximum(n - rank.chunk_layers.most_in_last, 0) * quickest_s)
     return least_s
 
 
@@ -122,10 +122,10 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     ]
     exchange, backward_s = (
         np.minimum.reduce(exchanges),
-        rank.ranks.of_layers(rank.chunk.backward_s, rank.sizes.fewest),
+        rank.ranks.of_layers(rank.chunk.backward_s, rank.chunk_layers.fewest),
     )
     before = rank.num_microbatches * (rank.cost.forward_s + backward_s)
-    overlap = _overlap_s(rank, rank.sizes.largest, rank.ranks.ends)
+    overlap = _overlap_s(rank, rank.chunk_layers.largest, rank.ranks.ends)
     return np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
 
 
@@ -143,7 +143,7 @@ def _exposed_s(rank: RankCosts, exchange_s: FloatArray, fewest: IntArray, ends: 
     """
     exposed, all_layers = np.maximum(exchange_s - _overlap_s(rank, rank.layers, ends), 0.0), int(rank.layers[-1])
     fewest = np.maximum(fewest, min(1, all_layers))
-    most = np.maximum(fewest, rank.layers if rank.vpp == 1 else rank.sizes.largest.astype(np.int64))
+    most = np.maximum(fewest, rank.layers if rank.vpp == 1 else rank.chunk_layers.largest.astype(np.int64))
     sizes = (np.minimum(fewest + more, most) for more in range(int((most - fewest).max()) + 1))
     exposed_s: FloatArray = np.minimum.reduce(
         [rank.ranks.of_layers(exposed, np.minimum(size, all_layers)) for size in sizes]
@@ -153,14 +153,14 @@ def _exposed_s(rank: RankCosts, exchange_s: FloatArray, fewest: IntArray, ends: 
 
 def _least_exposed_s(rank: RankCosts) -> FloatArray:
     """Least exchange of a stage beyond what overlaps."""
-    fewest = rank.layers if rank.vpp == 1 else rank.sizes.fewest
+    fewest = rank.layers if rank.vpp == 1 else rank.chunk_layers.fewest
     return _exposed_s(rank, rank.chunk.exchange_s((False, False)), fewest, rank.ranks.ends)
 
 
 def _first_end_s(rank: RankCosts) -> FloatArray:
     """The first stage's weight gradient and exchange, which follow the last of all input gradients."""
     first, is_alone = rank.kind.chunk(rank.ranks.windows.first), rank.vpp == 1
-    fewest = rank.sizes.fewest_in_first
+    fewest = rank.chunk_layers.fewest_in_first
     chunk_s = rank.inner.weight_grad_s if is_alone else rank.ranks.of_layers(first.cost.weight_grad_s, fewest)
     ends = True, is_alone and any(at == (True, True) for at in rank.ranks.ends)
     of_each = [ends] * len(rank.ranks.ends)
@@ -195,9 +195,9 @@ def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Flo
     in a V only j = 0, which all of the other ranks' chunks behind it follow.
     """
     v, whole = rank.vpp, rank.inner.activation_bytes
-    smallest = rank.ranks.of_layers(rank.chunk.cost.activation_bytes, rank.sizes.fewest)
+    smallest = rank.ranks.of_layers(rank.chunk.cost.activation_bytes, rank.chunk_layers.fewest)
     each = float(rank.kind.layer.activation_bytes[0]), float(rank.kind.other.activation_bytes[0])
-    largest = rank.sizes.largest * rank.of_kinds_of_layer(each, np.maximum)
+    largest = rank.chunk_layers.largest * rank.of_kinds_of_layer(each, np.maximum)
     trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
     for later in range(v) if rank.looped else (v - 1,):
         held = np.maximum((v - later) * smallest, whole - later * largest)
@@ -216,7 +216,7 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
         trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
         return {"trips": trips, "trip_last": (trips - 1.0) * inner.weight_grad_s * (retained >= 1.0)}
-    fewest, per_byte = rank.sizes.fewest, m / capacity
+    fewest, per_byte = rank.chunk_layers.fewest, m / capacity
     trips, cycles = _round_trips(rank, capacity)
     own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
     return {
@@ -253,8 +253,8 @@ def _cycles_needs(rank: RankCosts, end_s: FloatArray) -> dict[str, FloatArray]:
     n, v, cost, kind = rank.layers, rank.vpp, rank.cost, rank.kind
     if v == 1 or not rank.looped:
         return {}
-    cycles, layers = rank.sizes.num_smaller, rank.sizes.in_smaller
-    small_s = rank.ranks.of_layers(rank.chunk.cost.forward_s, rank.sizes.fewest)
+    cycles, layers = rank.chunk_layers.num_smaller, rank.chunk_layers.in_smaller
+    small_s = rank.ranks.of_layers(rank.chunk.cost.forward_s, rank.chunk_layers.fewest)
     each = float(kind.layer.forward_s[0]), float(kind.other.forward_s[0])
     quickest_s, slowest_s = (rank.of_kinds_of_layer(each, pick) for pick in (np.minimum, np.maximum))
     forward_s = np.maximum((v - cycles) * small_s, np.maximum(n - layers, 0.0) * quickest_s)

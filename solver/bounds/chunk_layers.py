@@ -19,7 +19,7 @@ Column = TypeVar("Column", IntArray, FloatArray)
 
 
 @dataclass(frozen=True)
-class ChunkSizes:
+class ChunkLayers:
     """Of all kinds of ranks of a pipeline, one after another, an entry per number of layers.
 
     The fewest of the first chunk, of the last and of any; the most of any (`largest`) and of the last. `num_smaller`
@@ -37,7 +37,7 @@ class ChunkSizes:
     @classmethod
     def of(
         cls, ranks: RankKinds, num_chunks: int, worth: tuple[float, float], shared_by: Sequence[TypeCost]
-    ) -> ChunkSizes:
+    ) -> ChunkLayers:
         """Ends are worth so many layers at most; of ranks with ends the chunks are known where `shared_by` says how
         configurations share them out.
         """
@@ -51,7 +51,7 @@ class ChunkSizes:
         return found
 
     @classmethod
-    def _of_worth(cls, ranks: RankKinds, num_chunks: int, worth: tuple[float, float]) -> ChunkSizes:
+    def _of_worth(cls, ranks: RankKinds, num_chunks: int, worth: tuple[float, float]) -> ChunkLayers:
         """Without ends the last chunk has the most; of n layers on v chunks the last n mod v have one more."""
         n, v = ranks.layers, num_chunks
         has_first, has_last = (ranks.of_each(here) > 0 for here in zip(*ranks.ends, strict=True))
@@ -69,13 +69,13 @@ class ChunkSizes:
         together = number * np.where(has_first | has_last, largest, n // v)
         return cls(begin, end, fewest, largest, largest, number, np.asarray(together, dtype=np.float64))
 
-    def with_known(self, at: slice, layers: IntArray) -> ChunkSizes:
+    def with_known(self, at: slice, layers: IntArray) -> ChunkLayers:
         """With chunks of so many layers (rules x entries x chunks) at some entries."""
         least, most, first = layers.min(axis=0), layers.max(axis=0), layers[0]
         is_larger = first > first.min(axis=1)[:, None]
         number = np.where(is_larger.any(axis=1), np.maximum(is_larger.argmax(axis=1), 1), layers.shape[2] - 1)
         together = layers.cumsum(axis=2).max(axis=0)[np.arange(len(number)), number - 1]
-        return ChunkSizes(
+        return ChunkLayers(
             _with(self.fewest_in_first, at, least[:, 0]),
             _with(self.fewest_in_last, at, least[:, -1]),
             _with(self.fewest, at, least.min(axis=1)),
