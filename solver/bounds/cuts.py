@@ -37,15 +37,20 @@ class NetworkCut:
 
     @cached_property
     def ring_rates(self) -> FloatArray:
-        """Bytes per second that the exchange of one rank may send out of each of its n groups, for n = 0, 1, 2 ...
+        """The `ring_rates` of exchanges between any of the groups."""
+        return ring_rates(self.rate_g)
 
-        What leaves the n-th widest group; infinite below two groups.
 
-        >>> NetworkCut((0, 1, 2), np.array([3.0, 1.0, 2.0]), 0.0, ConnectionLimits(1.0, 1.0, 0.0, None)).ring_rates
-        array([inf, inf,  2.,  1.])
-        """
-        widest = -np.sort(-self.rate_g)
-        return np.array([np.inf, np.inf, *(rate or np.inf for rate in widest[1:].tolist())])
+def ring_rates(rate_g: FloatArray) -> FloatArray:
+    """Bytes per second that the exchange of one rank may send out of each of its n groups, for n = 0, 1, 2 ...
+
+    Of groups that so much leaves what leaves the n-th widest; infinite below two groups.
+
+    >>> ring_rates(np.array([3.0, 1.0, 2.0]))
+    array([inf, inf,  2.,  1.])
+    """
+    widest = -np.sort(-rate_g)
+    return np.array([np.inf, np.inf, *(rate or np.inf for rate in widest[1:].tolist())])
 
 
 def cuts(context: Context) -> Sequence[NetworkCut]:

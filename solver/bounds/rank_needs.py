@@ -120,10 +120,8 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
         rank_cards_s(rank.kind, one, *parameters)
         for one, parameters in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
-    exchange, backward_s = (
-        np.minimum.reduce(exchanges),
-        rank.ranks.of_layers(rank.chunk.backward_s, rank.chunk_layers.fewest),
-    )
+    exchange: FloatArray = np.minimum.reduce(exchanges)
+    backward_s = rank.ranks.of_layers(rank.chunk.backward_s, rank.chunk_layers.fewest)
     before = rank.num_microbatches * (rank.cost.forward_s + backward_s)
     overlap = _overlap_s(rank, rank.chunk_layers.largest, rank.ranks.ends)
     return np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)

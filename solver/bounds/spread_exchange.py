@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.cluster import Pool
-from solver.bounds.cuts import cuts
+from solver.bounds.cuts import cuts, ring_rates
 from solver.configurations.enumerate import num_places
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
@@ -117,8 +117,8 @@ def _between_s(
             around[group] |= {pool.place} & places
         most = max(map(len, around))
         if num_places > most:
-            widest = -np.sort(-cut.rate_g[[bool(own) for own in around]])
+            rates = ring_rates(cut.rate_g[[bool(own) for own in around]])
             rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
-            rate = np.minimum(rate, widest[-(-num_places // most) - 1] or np.inf)
+            rate = np.minimum(rate, rates[-(-num_places // most)])
             nearest_s = max(nearest_s, cut.nearest_s)
     return sent / rate + 2.0 * (num_places - 1) * nearest_s

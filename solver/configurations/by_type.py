@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.plan import Configuration
-from solver.configurations.layers import share_layers
+from solver.configurations.layers import share_layers, shares_one_by_one
 from solver.configurations.pricing import StageCosts, kinds
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, columns_of
@@ -115,21 +115,12 @@ def chunk_layers(num_layers: int, layer_s: float, ends_s: Sequence[float]) -> tu
 def chunk_layers_up_to(most: int, layer_s: float, ends_s: Sequence[float]) -> list[tuple[int, ...]]:
     """The same for as many layers as chunks, one more, and so on, up to `most`.
 
-    Each layer goes to the chunk that is then still the earliest, of equal ones to the last, as `share_layers` has it.
-
     >>> chunk_layers_up_to(5, 1.0, (0.0, 0.0, 2.0))
     [(1, 1, 1), (1, 2, 1), (2, 2, 1)]
     """
-    shares = [1] * len(ends_s)
-    heap = [(end + 2 * layer_s, -chunk) for chunk, end in enumerate(ends_s)]
-    heapq.heapify(heap)
-    found = [tuple(shares)]
-    for _ in range(most - len(shares)):
-        chunk = -heap[0][1]
-        shares[chunk] += 1
-        heapq.heapreplace(heap, (ends_s[chunk] + (shares[chunk] + 1) * layer_s, -chunk))
-        found.append(tuple(shares))
-    return found
+    chunks = len(ends_s)
+    shares = shares_one_by_one([layer_s] * chunks, ends_s, least=[1] * chunks, most=[most] * chunks)
+    return list(itertools.islice(shares, most - chunks + 1))
 
 
 def _by_stage(

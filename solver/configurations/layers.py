@@ -6,7 +6,8 @@ Two deterministic rules: even shares, vectorised over configurations, and shares
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -87,21 +88,32 @@ def share_layers(
     >>> share_layers(10, (1.0, 2.0), (0.0, 0.0), least=(1, 1), most=(4, 5)) is None
     True
     """
-    shares = list(least)
-    left = num_layers - sum(shares)
+    left = num_layers - sum(least)
     if left < 0 or any(low > high for low, high in zip(least, most, strict=True)):
         return None
+    return next(itertools.islice(shares_one_by_one(layer_s, ends_s, least=least, most=most), left, None), None)
+
+
+def shares_one_by_one(
+    layer_s: Sequence[float], ends_s: Sequence[float], *, least: Sequence[int], most: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """What `share_layers` says of the least that all may have, of one layer more, and so on, up to the most.
+
+    >>> list(shares_one_by_one((1.0, 2.0), (0.0, 0.0), least=(1, 1), most=(3, 2)))
+    [(1, 1), (2, 1), (3, 1), (3, 2)]
+    """
+    shares = list(least)
     heap = [
         (end + (share + 1) * each, -rank)
         for rank, (share, each, end, high) in enumerate(zip(shares, layer_s, ends_s, most, strict=True))
         if share < high
     ]
     heapq.heapify(heap)
-    while left and heap:
+    yield tuple(shares)
+    while heap:
         _, negative = heapq.heappop(heap)
         rank = -negative
         shares[rank] += 1
-        left -= 1
         if shares[rank] < most[rank]:
             heapq.heappush(heap, (ends_s[rank] + (shares[rank] + 1) * layer_s[rank], -rank))
-    return None if left else tuple(shares)
+        yield tuple(shares)

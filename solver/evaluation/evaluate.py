@@ -246,14 +246,14 @@ def _rings_of(costs: tuple[ExchangeCost, ...] | None) -> list[tuple[Ring, ...]] 
 
 def _on_better_rings(context: Context, found: Evaluation, reserved: dict[int, float]) -> tuple[ExchangeCost, ...]:
     """Costs of the exchanges of an evaluation on rings with which all of them end sooner, or as they are."""
-    (configuration, routes), costs = (found.candidate.configuration, found.candidate.routes), found.costs
-    ways = [costs]
-    if found.exchanges_end_last:
-        rings = rings_together(context, costs, reserved)
-        if rings is not None:
-            ways.append(exchange_costs(context, configuration, routes, found.stages, reserved=reserved, chosen=rings))
-    ends_s = [one.last_weight_grad_end_s for one in found.exchanges]
-    return with_better_rings(ways, ends_s, configuration.rank_of_stages)
+    configuration, routes = found.candidate.configuration, found.candidate.routes
+    ends_s, ranks = [one.last_weight_grad_end_s for one in found.exchanges], configuration.rank_of_stages
+    ways = [(found.costs, found.exchanges)]
+    rings = rings_together(context, found.costs, reserved) if found.exchanges_end_last else None
+    if rings is not None:
+        costs = exchange_costs(context, configuration, routes, found.stages, reserved=reserved, chosen=rings)
+        ways.append((costs, run_exchanges(costs, ends_s, ranks)))
+    return with_better_rings(ways, ends_s, ranks)
 
 
 def _outlasts_plans(hops: Sequence[tuple[HopDelay, ...]], costs: tuple[ExchangeCost, ...]) -> bool:

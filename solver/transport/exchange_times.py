@@ -40,15 +40,17 @@ def run_exchanges(
 
 
 def with_better_rings(
-    ways: Sequence[tuple[ExchangeCost, ...]], last_end_s: list[float], ranks: Sequence[int]
+    ways: Sequence[tuple[tuple[ExchangeCost, ...], tuple[StageExchange, ...]]],
+    last_end_s: list[float],
+    ranks: Sequence[int],
 ) -> tuple[ExchangeCost, ...]:
-    """Of these costs those with which all exchanges end first, each on other or slower rings where that is sooner."""
-
-    def better(costs: tuple[ExchangeCost, ...]) -> tuple[ExchangeCost, ...]:
-        other = with_other_rings(costs, run_exchanges(costs, last_end_s, ranks), last_end_s, ranks)
-        return with_slower_rings(other, last_end_s, ranks)
-
-    found = [better(costs) for costs in ways]
+    """Of these costs, given with when they run, those with which all exchanges end first, each on other or slower rings
+    where that is sooner.
+    """
+    found = [
+        with_slower_rings(with_other_rings(costs, exchanges, last_end_s, ranks), last_end_s, ranks)
+        for costs, exchanges in ways
+    ]
     return min(found, key=lambda way: _end_s(run_exchanges(way, last_end_s, ranks))) if len(found) > 1 else found[0]
 
 
