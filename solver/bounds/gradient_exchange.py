@@ -182,10 +182,7 @@ class ExchangeLink:
 
     def sent_bytes(self, dense: FloatArray, experts: FloatArray, columns: Columns, job: Job) -> FloatArray:
         """What every stage sends out of a place, by row and stage as the parameters are."""
-        rows = np.repeat(np.arange(len(columns)), dense.shape[1])
-        each = columns.take(rows)
-        parameters = group_parameters(dense.ravel(), experts.ravel(), each)
-        return np.asarray(crossing_bytes(parameters, each, self.num_places[rows], job).reshape(dense.shape))
+        return sent_bytes(dense, experts, columns, self.num_places, job)
 
 
 @dataclass(frozen=True)
@@ -200,6 +197,16 @@ class SplitRanks:
     link: ExchangeLink
     messages_s: FloatArray | float = 0.0
     capacity_per_byte: FloatArray | float = 1.0
+
+
+def sent_bytes(
+    dense: FloatArray, experts: FloatArray, columns: Columns, num_places: IntArray | int, job: Job
+) -> FloatArray:
+    """What every stage over so many places sends out of each, by row and stage as the parameters on a GPU are."""
+    rows = np.repeat(np.arange(len(columns)), dense.shape[1])
+    each, over = columns.take(rows), np.broadcast_to(num_places, len(columns))[rows]
+    parameters = group_parameters(dense.ravel(), experts.ravel(), each)
+    return np.asarray(crossing_bytes(parameters, each, over, job).reshape(dense.shape))
 
 
 def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, ...]:

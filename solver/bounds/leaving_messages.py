@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.visited_groups import least_crossing_s
 from solver.cost.columns import Columns
 from solver.cost.data_parallel import replicas_together
 
@@ -37,13 +38,14 @@ class Leaving(NamedTuple):
 class LeavingMessages:
     """Rows that differ in their messages, what each group of a cut holds of their stage groups, and its rate outwards.
 
-    `held` is rows x groups, `rate_g` in bytes per second.
+    `held` is rows x groups, `rate_g` and `rate_of_set` are those of the cut in bytes per second.
     """
 
     columns: Columns
     looped: BoolArray
     held: IntArray
     rate_g: FloatArray
+    rate_of_set: FloatArray
 
     def least(self, num_groups: int, whole: IntArray) -> Leaving:
         """The least of all ways in which `whole` ranks or more lie in so many groups, at least one in each of these."""
@@ -138,6 +140,9 @@ class LeavingMessages:
         )
         if num_groups > 2:
             by_rate = np.maximum(by_rate, 2.0 * vpp * dp / or_unlinked(widest[num_groups - 3]))
+        if num_groups > 2 and len(self.rate_of_set):
+            sets_s = least_crossing_s(self.rate_of_set, num_groups, vpp, self.looped, len(self.rate_g))
+            by_rate = np.maximum(by_rate, dp * sets_s)
         everywhere = np.asarray(visits + 2.0 * vpp * outside, dtype=np.float64)
         return Leaving(by_rate, everywhere, dp, outside)
 

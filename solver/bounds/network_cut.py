@@ -121,7 +121,7 @@ def distance_cases(
             link=exchanges.link(cut, fewest, exchanges.num_places),
             messages=CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns)),
             beside_s=beside_s + cut.nearest_s,
-            leaving=LeavingMessages(some, looped[first], held, cut.rate_g),
+            leaving=LeavingMessages(some, looped[first], held, cut.rate_g, cut.rate_of_set),
             row_of=row_of,
             num_groups_r=fewest,
             unknown=unknown,

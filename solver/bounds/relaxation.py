@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,15 +17,19 @@ from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.crossing_groups import GroupCrossings
 from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
+from solver.bounds.cuts import cuts
+from solver.bounds.gradient_exchange import sent_bytes
 from solver.bounds.least_hops import MessageDelays, TypeHops, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.slower_ranks import Costs, crossing_ranks_s, halves, slower_ranks_s
+from solver.bounds.spanning_ranks import PipelineRanks
 from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
-from solver.clock import Clock
+from solver.clock import Clock, charge_pipeline_bounds
 from solver.configurations.framework import backward_of
 from solver.configurations.pricing import least_cost
 from solver.configurations.stages import PoolStages, pool_stages
@@ -33,6 +38,7 @@ from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import StageCost
 from solver.pipeline.problem import PipelineShape
+from solver.placement.capacity_groups import groups_by_row
 
 
 def refined_bound_s(
@@ -82,7 +88,7 @@ def refined_bound_s(
         parameters = _parameters(priced.options, len(configurations))
         crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, on_types_s, clock)
         bound_s = crossing_bound_s(crossing, bound_s, high_s)
-    return bound_s
+    return max(bound_s, _over_groups_s(context, configurations, priced, relaxed, (bound_s, high_s), clock))
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,34 @@ def _mixed_pipelines(
             alone_s,
             MixedPipelines(least, slower, faster, max(num_slow, 1), update_s=relaxed.update_s, apart_s=apart_s),
         )
+
+
+def _over_groups_s(
+    context: Context,
+    configurations: Sequence[Configuration],
+    priced: _Priced,
+    relaxed: PipelineRelaxation,
+    within_s: tuple[float, float],
+    clock: Clock,
+) -> float:
+    """The bound of all ways of the ranks to lie over three groups or more, within two times (seconds)."""
+    first, shape, (bound_s, high_s) = configurations[0], relaxed.shape, within_s
+    found = [cut for cut in cuts(context) if len(cut.rate_g) > 2]
+    if shape is None or first.degrees.pp == 1 or not found:
+        return bound_s
+    dense, experts = _parameters(priced.options, len(configurations))
+    columns, one = columns_of_all(configurations), columns_of_all([first])
+    sent_s = sent_bytes(dense, experts, columns, 2, context.job).min(axis=0)
+    any_type = np.zeros(shape.num_ranks, dtype=np.int64)
+    ranks = PipelineRanks(any_type, shape, shape.latency_s, sent_s, priced.overlap_s)
+    for cut in found:
+        if bound_s < high_s:
+            held = groups_by_row(context.pools, cut.group_of_pool, one.tp, one.cp).T
+            crossings = GroupCrossings.of(context, configurations, cut, held, priced.hop_s)
+            limits = bound_s - relaxed.update_s, high_s - relaxed.update_s
+            count = partial(charge_pipeline_bounds, clock, shape.num_operations)
+            bound_s = crossings.least_s(ranks, limits, count) + relaxed.update_s
+    return bound_s
 
 
 def _distinct_pools(context: Context) -> list[Pool]:

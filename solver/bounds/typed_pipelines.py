@@ -17,10 +17,12 @@ import numpy as np
 from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.crossing_partitions import Count, PartitionCrossings, PartitionRanks, uncounted
+from solver.bounds.crossing_groups import Count, GroupCrossings, uncounted
+from solver.bounds.cuts import NetworkCut, cuts
 from solver.bounds.kind_costs import Kind, stage_exchange_s
 from solver.bounds.layer_windows import Ends
 from solver.bounds.least_hops import TypeHops
+from solver.bounds.spanning_ranks import PipelineRanks
 from solver.bounds.stage_partition import kinds_of
 from solver.configurations.by_type import TypeCost, chunk_layers, type_costs
 from solver.configurations.framework import backward_of
@@ -30,6 +32,7 @@ from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.pipeline.bounds import SharedLinks, makespan_bounds, shared_links_bound
 from solver.pipeline.bounds_kernel import AlikePipelines
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
+from solver.placement.capacity_groups import groups_by_row
 
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
@@ -140,17 +143,33 @@ class PartitionPipelines:
 
     def _partition_ranks(
         self, gpu_r: IntArray, layers_s: IntArray, moe_s: IntArray, shape: PipelineShape
-    ) -> PartitionRanks:
+    ) -> PipelineRanks:
         """What lying over two groups takes of one of the pipelines depends on this."""
         plain_s = self._hops_by_type.of_stages(self._hops_by_type.plain_s, gpu_r[None])[0]
         asked = gpu_r[self._layout.rank_of_s], self._layout.ends_s, layers_s - moe_s, moe_s
         sent_s, overlap_s = self._ranks.sent_and_overlap(*asked).T
-        return PartitionRanks(gpu_r, shape, plain_s, sent_s, overlap_s)
+        return PipelineRanks(gpu_r, shape, plain_s, sent_s, overlap_s)
 
     @cached_property
-    def crossings(self) -> list[PartitionCrossings]:
-        """Of every cut of two groups over which the pipelines may lie."""
-        return PartitionCrossings.of_all(self.context, self.configurations, self.gpus, self.hops.hop_s)
+    def crossings(self) -> list[GroupCrossings]:
+        """Of every cut over which the pipelines may lie."""
+        if self.configurations[0].degrees.pp == 1:
+            return []
+        some = self.context, self.configurations
+        return [GroupCrossings.of(*some, cut, self._held(cut), self.hops.hop_s) for cut in cuts(self.context)]
+
+    def _held(self, cut: NetworkCut) -> IntArray:
+        """Stage groups that each group of a cut holds, by GPU type."""
+        one, by_type = columns_of(self.configurations[0]), []
+        for gpu in self.gpus:
+            own = [number for number, pool in enumerate(self.context.pools) if pool.gpu.name in gpu.names]
+            pools, group_of_pool = (
+                [self.context.pools[number] for number in own],
+                [cut.group_of_pool[number] for number in own],
+            )
+            held = groups_by_row(pools, group_of_pool, one.tp, one.cp)[0]
+            by_type.append(np.pad(held, (0, len(cut.rate_g) - len(held))))
+        return np.stack(by_type, axis=1)
 
     @cached_property
     def _shape(self) -> PipelineShape:
