@@ -29,8 +29,11 @@
   `pipeline.bounds`.
 `crossing_pipelines`: even pipelines with the messages of every way to lie over a cut, or with one rank that exchanges
   over it. Needs `network_cut`.
-`crossing_partitions`: pipelines of partitions with the messages of every way to lie over two groups, or with a rank
-  that exchanges over both. Needs `crossing_pipelines`.
+`crossing_groups`: pipelines with the messages of every way to lie over groups, out of every set of these. Needs
+  `crossing_pipelines`.
+`ways_over_groups`: where ranks that are whole in groups cross, and in which groups they are. Needs room by type.
+`spanning_ranks`: ranks that exchange between groups, alone or with another one. Needs a cut.
+`visited_groups`: messages out of every set of groups, whatever the order of these. Needs a cut of few groups.
 `synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
   one after another. Needs stage prices.
 `spread_exchange`: exchange of a stage over any number of places, inside them and between. Needs `network_cut`.

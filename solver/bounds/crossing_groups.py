@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.crossing_pipelines import crossed_stages
 from solver.bounds.cuts import NetworkCut
 from solver.bounds.spanning_ranks import PipelineRanks, SpanningRanks
-from solver.bounds.ways_over_groups import WaysOverGroups
+from solver.bounds.ways_over_groups import MOST_ASSIGNMENTS, WaysOverGroups
 from solver.context import Context
 from solver.cost.columns import columns_of_all
 from solver.cost.stage import boundary_bytes
@@ -29,7 +29,6 @@ from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bou
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 
 MOST_PIPELINES = 128  # of which each has a bound; where more ways are left, the least of what is known of them counts
-MOST_ASSIGNMENTS = 64  # of ranks to groups that cross at the same places; of more the links do not count
 FULLEST = 2  # sets of groups whose links are looked at as machines: more raise few bounds
 
 Count = Callable[[int], None]  # of pipelines that are bounded
@@ -46,7 +45,7 @@ class GroupCrossings:
 
     A message that crosses takes `crossing_s` of some replica, with what is lost, and `plain_s` of any, of which
     `after_s` is left when it is off the links; those of all replicas together have `all_bytes`. `num_gt` are the stage
-    groups that each group holds, by GPU type.
+    groups that each group holds, by GPU type, and `known` the ways of whole ranks by their types.
     """
 
     configuration: Configuration
@@ -56,6 +55,7 @@ class GroupCrossings:
     after_s: float
     all_bytes: float
     num_gt: IntArray
+    known: dict[tuple[int, ...], WaysOverGroups] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -85,7 +85,7 @@ class GroupCrossings:
         limit_s = least_s
         while limit_s < high_s:
             is_whole = spanning_s > limit_s
-            if not is_whole.any() or self._ways_over(ranks, is_whole).fits_in_one():
+            if not is_whole.any() or self._ways_over(ranks, is_whole).fits_in_one:
                 break  # none has to cross
             limit_s = float(spanning_s[is_whole].min())
             ways_s = self._least_way_s(ranks, is_whole, (least_s, min(limit_s, high_s)), count)
@@ -112,8 +112,11 @@ class GroupCrossings:
         return [next(one for one in numbers if one == number or is_alike(one, number)) for number in numbers]
 
     def _ways_over(self, ranks: PipelineRanks, is_whole: BoolArray) -> WaysOverGroups:
-        held = self.num_gt // self.configuration.degrees.dp
-        return WaysOverGroups(ranks.gpu_r[is_whole].tolist(), held, self._alike, looped=self._looped)
+        gpu_r = tuple(ranks.gpu_r[is_whole].tolist())
+        if gpu_r not in self.known:
+            held = self.num_gt // self.configuration.degrees.dp
+            self.known[gpu_r] = WaysOverGroups(gpu_r, held, self._alike, looped=self._looped)
+        return self.known[gpu_r]
 
     def _least_way_s(
         self, ranks: PipelineRanks, is_whole: BoolArray, within_s: tuple[float, float], count: Count
@@ -124,17 +127,17 @@ class GroupCrossings:
         """
         (low_s, best_s), num_bounded = within_s, 0
         some, ways, whole = ranks.without(~is_whole), self._ways_over(ranks, is_whole), np.flatnonzero(is_whole)
-        queue: list[_Way] = [(low_s, False, sorted(ways.forced()), sorted(ways.forced()))]
+        queue: list[_Way] = [(low_s, False, sorted(ways.forced), sorted(ways.forced))]
         while queue and queue[0][0] < best_s:
             bound_s, is_bounded, crossed, decided = heapq.heappop(queue)
             if num_bounded == MOST_PIPELINES:
                 return bound_s
-            assignments = ways.assignments(frozenset(crossed), MOST_ASSIGNMENTS)
-            behind = dict(zip(crossed, whole[crossed].tolist(), strict=True))
+            assignments = ways.assignments(frozenset(crossed))
+            behind = {number: self._stages_behind(number, whole) for number in crossed}
             if assignments and not is_bounded:
                 num_bounded += 1
                 count(1)
-                bound_s = max(bound_s, self._delayed_s(some, list(behind.values()), best_s))
+                bound_s = max(bound_s, self._delayed_s(some, behind, best_s))
                 heapq.heappush(queue, (bound_s, True, crossed, decided))
                 continue
             if assignments:
@@ -148,20 +151,28 @@ class GroupCrossings:
                 heapq.heappush(queue, (bound_s, False, sorted(more), sorted(known)))
         return best_s
 
-    def _delayed_s(self, ranks: PipelineRanks, behind: Sequence[int], enough_s: float) -> float:
-        """The pipeline that crosses behind these ranks."""
-        latency_s, stages = ranks.shape.latency_s.copy(), crossed_stages(self.configuration, behind)
+    def _delayed_s(self, ranks: PipelineRanks, behind: Mapping[int, list[int]], enough_s: float) -> float:
+        """The pipeline whose messages of these stages cross."""
+        latency_s, stages = ranks.shape.latency_s.copy(), list(itertools.chain(*behind.values()))
         latency_s[stages] = np.maximum(latency_s[stages], self.crossing_s)
         return makespan_bound(replace(ranks.shape, latency_s=latency_s), enough_s)
 
-    def _on_links(self, ranks: PipelineRanks, behind: Mapping[int, int]) -> _OnLinks:
-        """The messages of all replicas where pipelines cross at these boundaries, each behind a rank."""
-        stages = {number: crossed_stages(self.configuration, [rank]) for number, rank in behind.items()}
-        every, latency_s = list(itertools.chain(*stages.values())), ranks.plain_s.copy()
-        latency_s[every] = np.maximum(latency_s[every], self.plain_s)
-        return _OnLinks(
-            replace(ranks.shape, latency_s=latency_s), self._is_onward, stages, self._all_s, after_s=self.after_s
-        )
+    def _on_links(self, ranks: PipelineRanks, behind: Mapping[int, list[int]]) -> _OnLinks:
+        """The messages of all replicas where those of these stages cross, by boundary."""
+        latency_s, stages = ranks.plain_s.copy(), list(itertools.chain(*behind.values()))
+        latency_s[stages] = np.maximum(latency_s[stages], self.plain_s)
+        shape = replace(ranks.shape, latency_s=latency_s)
+        return _OnLinks(shape, self._is_onward, behind, self._all_s, after_s=self.after_s)
+
+    def _stages_behind(self, number: int, whole: IntArray) -> list[int]:
+        """The stages whose messages cross a boundary: in a loop the last cycle does not come home."""
+        stages, num_cycles = self._behind_each[int(whole[number])], self.configuration.degrees.vpp
+        return stages[: num_cycles - 1] if self._looped and number == len(whole) - 1 else stages
+
+    @cached_property
+    def _behind_each(self) -> list[list[int]]:
+        """The stages whose messages cross where a pipeline does so behind this or that rank."""
+        return [crossed_stages(self.configuration, [rank]) for rank in range(self.configuration.degrees.pp)]
 
     @cached_property
     def _all_s(self) -> FloatArray:
@@ -190,7 +201,7 @@ class _OnLinks:
 
     shape: PipelineShape
     is_onward: BoolArray
-    stages_of: dict[int, list[int]]
+    stages_of: Mapping[int, list[int]]
     all_s: FloatArray
     after_s: float
 

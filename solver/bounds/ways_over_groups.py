@@ -5,13 +5,15 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
 from solver.arrays import IntArray
 
+MOST_ASSIGNMENTS = 64  # of ranks to groups that cross at the same boundaries: each takes a bound
 Boundaries = frozenset[int]  # behind which of the ranks; behind the last one a loop comes home
 
 
@@ -20,18 +22,21 @@ class WaysOverGroups:
     """Ranks on these GPU types, one after another, each whole in a group.
 
     Every group holds so many ranks of each type (`held_gt`, groups x types), and `alike` is the first group that could
-    take the place of this or that one. A loop comes home from the last rank to the first.
+    take the place of this or that one. A loop comes home from the last rank to the first. `known` are assignments.
     """
 
     gpu_r: Sequence[int]
     held_gt: IntArray
     alike: Sequence[int]
     looped: bool
+    known: dict[Boundaries, list[tuple[int, ...]]] = field(default_factory=dict)
 
+    @cached_property
     def fits_in_one(self) -> bool:
         """Whether one group holds all ranks."""
         return self._is_held(range(len(self.gpu_r)))
 
+    @cached_property
     def forced(self) -> Boundaries:
         """Boundaries between types that no group has both of."""
         held = self.held_gt > 0
@@ -41,21 +46,23 @@ class WaysOverGroups:
             if not (held[:, self.gpu_r[number]] & held[:, self.gpu_r[(number + 1) % len(self.gpu_r)]]).any()
         )
 
-    def assignments(self, crossed: Boundaries, most: int) -> list[tuple[int, ...]]:
-        """The group of each rank, so that the way crosses at these boundaries and at no other; the first of all ways.
-
-        Of groups that are alike it does not matter which one it is.
+    def assignments(self, crossed: Boundaries) -> list[tuple[int, ...]]:
+        """The group of each rank, so that the way crosses at these boundaries and at no other: all, or the first
+        `MOST_ASSIGNMENTS`. Of groups that are alike it does not matter which one it is.
 
         >>> four = WaysOverGroups([0, 0, 0, 0], np.array([[2], [2], [1]]), [0, 0, 2], looped=False)
-        >>> four.assignments(frozenset([1]), 9), four.assignments(frozenset([0, 2]), 9)
+        >>> four.assignments(frozenset([1])), four.assignments(frozenset([0, 2]))
         ([(0, 0, 1, 1)], [(0, 1, 1, 0), (0, 1, 1, 2), (2, 0, 0, 1)])
         """
+        if crossed not in self.known:
+            self.known[crossed] = [] if self.looped and len(crossed) == 1 else self._assignments(crossed)
+        return self.known[crossed]
+
+    def _assignments(self, crossed: Boundaries) -> list[tuple[int, ...]]:
         segments = self._segments(crossed)
-        if self.looped and len(crossed) == 1:
-            return []
         counts = [np.bincount([self.gpu_r[rank] for rank in own], minlength=self.held_gt.shape[1]) for own in segments]
         found = list[tuple[int, ...]]()
-        for groups in islice(self._groups(counts, self.held_gt, (), set()), most):
+        for groups in islice(self._groups(counts, self.held_gt, (), set()), MOST_ASSIGNMENTS):
             by_rank = {rank: group for own, group in zip(segments, groups, strict=True) for rank in own}
             found.append(tuple(by_rank[rank] for rank in range(len(self.gpu_r))))
         return found
@@ -65,12 +72,15 @@ class WaysOverGroups:
 
         Every way that crosses at all of these, and at no other that is decided, is one of them or crosses like one.
         """
-        too_long = next((own for own in self._segments(crossed) if not self._is_held(own)), None)
-        among = self._boundaries() if too_long is None else self._inside(too_long)
-        for number in among:
+        for number in self._must_cross(crossed):
             if number not in decided:
                 decided |= {number}
                 yield crossed | {number}, decided
+
+    def _must_cross(self, crossed: Boundaries) -> Sequence[int]:
+        """Boundaries of which one more has to be crossed: those in the first segment that no group holds, or all."""
+        too_long = next((own for own in self._segments(crossed) if not self._is_held(own)), None)
+        return self._boundaries() if too_long is None else self._inside(too_long)
 
     def _boundaries(self) -> range:
         return range(len(self.gpu_r) - (0 if self.looped and len(self.gpu_r) > 1 else 1))

@@ -36,11 +36,13 @@ SHAPES = [("one_way", 4, 1), ("v", 4, 2), ("v", 3, 2), ("loop", 3, 2), ("loop", 
 SCHEDULERS = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
 
 
-def two_buildings(link: str, family: str, num_ranks: int, vpp: int, **more: Any) -> tuple[Context, Configuration]:
-    """A job on two buildings with two hosts of either GPU type each, two replicas of four GPUs a stage."""
+def buildings(
+    places: str, link: str, family: str, num_ranks: int, vpp: int, **more: Any
+) -> tuple[Context, Configuration]:
+    """A job on buildings with a host of either GPU type each, two replicas of four GPUs a stage."""
     pools = [
         {"id": f"{place}{gpu}", "place": place, "gpu": gpu, "num_hosts": 1, "nic_bytes_per_s": 5e10}
-        for place in "ab"
+        for place in places
         for gpu in GPUS
     ]
     allowed = {"tp": [4], "cp": [1], "ep": [1], "dp": [2], "pp": [num_ranks], "vpp": [vpp], "recompute": ["none"]}
@@ -48,9 +50,12 @@ def two_buildings(link: str, family: str, num_ranks: int, vpp: int, **more: Any)
         "workload": {"architecture": {**MODEL, **more}, "sequence_length": 4096, "global_batch_sequences": 12},
         "cluster": {
             "name": "two",
-            "places": [{"id": place, "level": "building"} for place in "ab"],
+            "places": [{"id": place, "level": "building"} for place in places],
             "pools": pools,
-            "links": [{"id": "ab", "from_place": "a", "to_place": "b", "planes": 4, **LINKS[link]}],
+            "links": [
+                {"id": one + other, "from_place": one, "to_place": other, "planes": 4, **LINKS[link]}
+                for one, other in itertools.combinations(places, 2)
+            ],
         },
         "constraints": {
             "allowed": {
@@ -66,11 +71,16 @@ def two_buildings(link: str, family: str, num_ranks: int, vpp: int, **more: Any)
     return context, configuration_of(context, enumerate_space(context.request), 0)
 
 
-def placed(context: Context, configuration: Configuration, gpu_r: list[str]) -> Iterator[Candidate]:
-    """Every way of ranks on these types to lie: each in the one building, in the other, or a replica in either."""
+def placed(
+    context: Context, configuration: Configuration, gpu_r: list[str], places: str = "ab", most: int = 10**6
+) -> Iterator[Candidate]:
+    """Every way of ranks on these types to lie: each in one building, or a replica in either of two; or so many."""
     building_u, room = context.geography.building_u, placement_problem(context, configuration).capacity_u
-    groups = {("ab"[building_u[number]], one.gpu): number for number, one in enumerate(context.capacity_groups)}
-    for where in itertools.product(("aa", "bb", "ab"), repeat=len(gpu_r)):
+    groups = {(places[building_u[number]], one.gpu): number for number, one in enumerate(context.capacity_groups)}
+    each = itertools.combinations_with_replacement(places, 2)
+    ways = list(itertools.product(map("".join, each), repeat=len(gpu_r)))
+    for number in np.random.default_rng(7).permutation(len(ways))[:most].tolist():
+        where = ways[number]
         replicas = [
             tuple(groups[own[replica], gpu] for own, gpu in zip(where, gpu_r, strict=True)) for replica in range(2)
         ]
@@ -92,7 +102,7 @@ def placed(context: Context, configuration: Configuration, gpu_r: list[str]) -> 
 def test_no_placement_of_a_partition_is_faster_than_its_bound(
     more: dict[str, Any], link: str, family: str, num_ranks: int, vpp: int
 ) -> None:
-    context, configuration = two_buildings(link, family, num_ranks, vpp, **more)
+    context, configuration = buildings("ab", link, family, num_ranks, vpp, **more)
     pipelines, near = (PartitionPipelines.of(context, [configuration]) for _ in range(2))
     near.crossings.clear()
     random, num_raised = np.random.default_rng(5), 0
@@ -110,3 +120,21 @@ def test_no_placement_of_a_partition_is_faster_than_its_bound(
         assert pipelines.bound_s(partition, bound_s / 2.0) <= bound_s * (1 + 1e-9)
         num_raised += bound_s > near.bound_s(partition, float("inf")) * 1.001
     assert num_raised or link == "far and wide"  # there ranks exchange between the buildings
+
+
+@pytest.mark.parametrize(("family", "num_ranks", "vpp"), SHAPES)
+@pytest.mark.parametrize("link", ["thin", "far", "thin one way"])
+def test_no_placement_over_three_buildings_is_faster(link: str, family: str, num_ranks: int, vpp: int) -> None:
+    """Of 400 ways to lie: each building holds a rank of either type."""
+    context, configuration = buildings("abc", link, family, num_ranks, vpp)
+    pipelines, near = (PartitionPipelines.of(context, [configuration]) for _ in range(2))
+    near.crossings.clear()
+    partition: Partition = (0, 0, 1, 1)[:num_ranks], (2, 2, 2, 2) if num_ranks == 4 else (3, 3, 2)
+    shared = configuration.model_copy(update={"layers_per_stage": next(pipelines.stages(*partition))})
+    names = [next(iter(pipelines.gpus[gpu].names)) for gpu in partition[0]]
+    some = placed(context, shared, names, "abc", 400)
+    found = [evaluate(context, one, how) for one in some for how in SCHEDULERS]
+    least_s = min(one.iteration_s for one in found if one is not None)
+    bound_s = pipelines.bound_s(partition, float("inf"))
+    assert bound_s <= least_s * (1 + 1e-9)
+    assert bound_s > near.bound_s(partition, float("inf")) * 1.0001 or link != "far"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from solver.bounds.cuts import rates_of_sets
 from solver.bounds.leaving_messages import LeavingMessages
 from solver.cost.columns import Columns, columns_from
 from solver.pipeline.problem import Floats
@@ -72,7 +73,7 @@ def test_replicas_inside_of_few_groups_leave_others_that_cross(
     """Three replicas, or three times as many that share every place with their expert group."""
     row = dict.fromkeys([one.name for one in fields(Columns)], 1)
     columns = columns_from([{**row, "dp": 3 * together, "pp": num_ranks, "ep": together}])
-    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)))
+    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)), np.zeros(0))
     most = dict.fromkeys(range(len(held) + 1), 0)
     for assignment in assignments(3, num_ranks, held):
         inside = [way[0] for way in assignment if len(set(way)) == 1]
@@ -104,7 +105,7 @@ def test_no_assignment_sends_less(together: int, family: str, vpp: int, fleet: F
     row = dict.fromkeys([one.name for one in fields(Columns)], 1)
     columns = columns_from([{**row, "dp": num_replicas * together, "pp": num_ranks, "vpp": vpp, "ep": together}])
     room = together * np.array([held])
-    leaving = LeavingMessages(columns, np.array([family == "loop"]), room, np.array(rates))
+    leaving = LeavingMessages(columns, np.array([family == "loop"]), room, np.array(rates), np.zeros(0))
     least: dict[tuple[int, int], tuple[float, float, float]] = {}
     for assignment in assignments(num_replicas, num_ranks, held):
         whole, sent = whole_ranks(assignment), together * leaving_of(assignment, family, vpp, len(held))
@@ -122,6 +123,37 @@ def test_no_assignment_sends_less(together: int, family: str, vpp: int, fleet: F
     assert any(by_rate > 0 for by_rate, _ in bounds.values())
 
 
+@pytest.mark.parametrize(("family", "vpp"), [("one_way", 1), ("v", 2), ("loop", 2), ("loop", 3)])
+@pytest.mark.parametrize("fleet", [(2, 3, (2, 2, 2)), (2, 4, (2, 2, 2, 2)), (2, 4, (4, 2, 2)), (1, 5, (2, 2, 1, 1))])
+def test_no_assignment_keeps_links_out_of_a_set_of_groups_less_busy(
+    family: str, vpp: int, fleet: tuple[int, int, tuple[int, ...]]
+) -> None:
+    """In a mesh of random links; all that leaves a set of groups takes those out of it, on whichever way."""
+    num_replicas, num_ranks, held = fleet
+    random, num_groups, sets = np.random.default_rng(3), len(held), np.arange(1 << len(held))
+    mesh = [(one, other, random.uniform(1, 9)) for one, other in itertools.permutations(range(num_groups), 2)]
+    rate_of_set = rates_of_sets(mesh, num_groups)
+    row = dict.fromkeys([one.name for one in fields(Columns)], 1)
+    columns = columns_from([{**row, "dp": num_replicas, "pp": num_ranks, "vpp": vpp}])
+    rate_g = rate_of_set[1 << np.arange(num_groups)]
+    leaving = LeavingMessages(columns, np.array([family == "loop"]), np.array([held]), rate_g, rate_of_set)
+    alone = LeavingMessages(columns, np.array([family == "loop"]), np.array([held]), rate_g, np.zeros(0))
+    least, most = dict[tuple[int, int], float](), 0.0
+    for assignment in assignments(num_replicas, num_ranks, held):
+        whole, sent = whole_ranks(assignment), np.zeros(len(sets))
+        for way in assignment:
+            for here, there in itertools.pairwise(visited(way, family, vpp)):
+                sent += ((sets >> here) ^ (sets >> there)) & 1  # the activation leaves the set, or the gradient
+        key = len(set(whole)), len(whole)
+        if whole:
+            least[key] = min(least.get(key, np.inf), float((sent[1:-1] / rate_of_set[1:-1]).max()))
+    for (h, number), seconds in least.items():
+        found, other = (float(one.least(h, np.array([number])).by_rate[0]) for one in (leaving, alone))
+        assert other <= found <= seconds * (1 + 1e-12)
+        most = max(most, found / other if other else 1.0)
+    assert most > 1.0
+
+
 @pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("num_ranks", [2, 3, 4])
 @pytest.mark.parametrize("held", [(6, 6), (6, 5), (4, 4), (9, 3), (8, 8), (12, 2), (4, 2), (4, 4, 3)])
@@ -131,7 +163,7 @@ def test_ranks_lie_whole_in_one_group_of_two_where_all_others_have_room_too(
     """Three replicas, or three times as many that share every place with their expert group."""
     row = dict.fromkeys([one.name for one in fields(Columns)], 1)
     columns = columns_from([{**row, "dp": 3 * together, "pp": num_ranks, "ep": together}])
-    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)))
+    leaving = LeavingMessages(columns, np.array([False]), together * np.array([held]), np.ones(len(held)), np.zeros(0))
     whole = [whole_ranks(one) for one in assignments(3, num_ranks, held)]
     most = max((len(own) for own in whole if len(set(own)) == 1), default=0)
     assert leaving.most_whole[0] >= most
