@@ -19,6 +19,7 @@ from fastapi.responses import Response
 
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import SHARED_EXAMPLES
+from app.api.links import add_links
 from app.api.problems import methods_by_path
 from app.wire import Problem
 
@@ -67,6 +68,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{}, {"key": []}]
     _drop_default_errors(document)
     _parameters_are_never_null(document)
+    add_links(document)
     for schema in document["components"]["schemas"].values():
         _require_tags(schema)
     for field in _fields(document):
