@@ -18,6 +18,7 @@ from tests.unit.app.programs import HOST, ROOT, await_, free_port, sqlite
 TOOL = ROOT / ".venv-tools" / "bin" / "schemathesis"
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "3"))  # of each operation, and runs along the links
 LEAST_CASES = 20_000
+LEAST_LINKS = 10  # of a hundred; 21 were followed in 126 runs, and more runs follow more
 LIMIT_S = 5400 * max(1, EXAMPLES // 3)  # half an hour on a calm core
 SETTINGS = {
     "ISTHMUS_MAX_TIME_LIMIT_S": "30",
@@ -65,3 +66,6 @@ def test_generated_requests_find_nothing(address: str, tmp_path: Path) -> None:
     num_cases = int(found.group(1).replace(",", ""))
     sys.stdout.write(f"{num_cases} cases, 0 server errors, 0 violations\n")
     assert num_cases >= LEAST_CASES
+    followed = re.search(r"API Links:\s+(\d+) covered", text)
+    assert followed, text[-2_000:]
+    assert int(followed.group(1)) >= LEAST_LINKS
