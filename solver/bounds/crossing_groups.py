@@ -19,16 +19,18 @@ from models.plan import Configuration
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.crossing_messages import CrossingMessages
 from solver.bounds.crossing_pipelines import crossed_stages
-from solver.bounds.cuts import NetworkCut
+from solver.bounds.cuts import NetworkCut, cuts
 from solver.bounds.spanning_ranks import PipelineRanks, SpanningRanks
 from solver.bounds.ways_over_groups import MOST_ASSIGNMENTS, WaysOverGroups
 from solver.context import Context
-from solver.cost.columns import columns_of_all
+from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
 from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bound
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
+from solver.placement.capacity_groups import groups_by_row
 
 MOST_PIPELINES = 128  # of which each has a bound; where more ways are left, the least of what is known of them counts
+MOST_LOOKED_AT = 1024  # ways, possible or not: of many ranks and groups there are more than can be told apart
 FULLEST = 2  # sets of groups whose links are looked at as machines: more raise few bounds
 
 Count = Callable[[int], None]  # of pipelines that are bounded
@@ -58,22 +60,28 @@ class GroupCrossings:
     known: dict[tuple[int, ...], WaysOverGroups] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, context: Context, configurations: Sequence[Configuration], cut: NetworkCut, num_gt: IntArray, hop_s: float
-    ) -> GroupCrossings:
-        """No message between ranks takes less than `hop_s` (seconds)."""
-        columns = columns_of_all(configurations)
-        size = boundary_bytes(context.job, columns)
-        messages = CrossingMessages.of(cut, columns, size)
-        return cls(
-            configurations[0],
-            cut,
-            max(float(messages.each_s(columns.dp).min()), hop_s),
-            plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
-            after_s=messages.latency_s,
-            all_bytes=float((columns.dp * size).min()),
-            num_gt=num_gt,
-        )
+    def of_all(
+        cls, context: Context, configurations: Sequence[Configuration], types: Sequence[frozenset[str]], hop_s: float
+    ) -> list[GroupCrossings]:
+        """Over every cut, with ranks each on one of these sets of GPU types.
+
+        No message between ranks takes less than `hop_s` (seconds).
+        """
+        first, columns = configurations[0], columns_of_all(configurations)
+        size, found = boundary_bytes(context.job, columns), []
+        for cut in cuts(context) if first.degrees.pp > 1 else ():
+            messages = CrossingMessages.of(cut, columns, size)
+            crossings = cls(
+                first,
+                cut,
+                max(float(messages.each_s(columns.dp).min()), hop_s),
+                plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
+                after_s=messages.latency_s,
+                all_bytes=float((columns.dp * size).min()),
+                num_gt=np.stack([_stage_groups(context, cut, columns, names) for names in types], axis=1),
+            )
+            found.append(crossings)
+        return found
 
     def least_s(self, ranks: PipelineRanks, within_s: tuple[float, float], count: Count) -> float:
         """No pipeline of these ranks takes less (seconds, without the update).
@@ -128,9 +136,11 @@ class GroupCrossings:
         (low_s, best_s), num_bounded = within_s, 0
         some, ways, whole = ranks.without(~is_whole), self._ways_over(ranks, is_whole), np.flatnonzero(is_whole)
         queue: list[_Way] = [(low_s, False, sorted(ways.forced), sorted(ways.forced))]
-        while queue and queue[0][0] < best_s:
+        for number in itertools.count():
+            if not queue or queue[0][0] >= best_s:
+                break
             bound_s, is_bounded, crossed, decided = heapq.heappop(queue)
-            if num_bounded == MOST_PIPELINES:
+            if num_bounded == MOST_PIPELINES or number == MOST_LOOKED_AT:
                 return bound_s
             assignments = ways.assignments(frozenset(crossed))
             behind = {number: self._stages_behind(number, whole) for number in crossed}
@@ -189,6 +199,14 @@ class GroupCrossings:
     @property
     def _looped(self) -> bool:
         return self.configuration.family == "loop"
+
+
+def _stage_groups(context: Context, cut: NetworkCut, columns: Columns, names: frozenset[str]) -> IntArray:
+    """Stage groups of configurations that are alike that each group of a cut holds on some GPU types."""
+    own = [number for number, pool in enumerate(context.pools) if pool.gpu.name in names]
+    pools, group_of_pool = [context.pools[number] for number in own], [cut.group_of_pool[number] for number in own]
+    held = groups_by_row(pools, group_of_pool, columns.tp[:1], columns.cp[:1])[0]
+    return np.pad(held, (0, len(cut.rate_g) - len(held)))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_groups import GroupCrossings
 from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
-from solver.bounds.cuts import cuts
 from solver.bounds.gradient_exchange import sent_bytes
 from solver.bounds.least_hops import MessageDelays, TypeHops, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
@@ -38,7 +37,6 @@ from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import StageCost
 from solver.pipeline.problem import PipelineShape
-from solver.placement.capacity_groups import groups_by_row
 
 
 def refined_bound_s(
@@ -88,7 +86,9 @@ def refined_bound_s(
         parameters = _parameters(priced.options, len(configurations))
         crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, on_types_s, clock)
         bound_s = crossing_bound_s(crossing, bound_s, high_s)
-    return max(bound_s, _over_groups_s(context, configurations, priced, relaxed, (bound_s, high_s), clock))
+    return max(
+        bound_s, _over_groups_s(context, configurations, priced, relaxed, within_s=(bound_s, high_s), clock=clock)
+    )
 
 
 @dataclass(frozen=True)
@@ -169,26 +169,27 @@ def _over_groups_s(
     configurations: Sequence[Configuration],
     priced: _Priced,
     relaxed: PipelineRelaxation,
+    *,
     within_s: tuple[float, float],
     clock: Clock,
 ) -> float:
     """The bound of all ways of the ranks to lie over three groups or more, within two times (seconds)."""
-    first, shape, (bound_s, high_s) = configurations[0], relaxed.shape, within_s
-    found = [cut for cut in cuts(context) if len(cut.rate_g) > 2]
-    if shape is None or first.degrees.pp == 1 or not found:
+    shape, update_s, (bound_s, high_s) = relaxed.shape, relaxed.update_s, within_s
+    names = frozenset(pool.gpu.name for pool in context.pools)
+    every = GroupCrossings.of_all(context, configurations, [names], priced.hop_s)
+    over_several = [one for one in every if len(one.cut.rate_g) > 2]
+    if shape is None or not over_several:
         return bound_s
-    dense, experts = _parameters(priced.options, len(configurations))
-    columns, one = columns_of_all(configurations), columns_of_all([first])
-    sent_s = sent_bytes(dense, experts, columns, 2, context.job).min(axis=0)
-    any_type = np.zeros(shape.num_ranks, dtype=np.int64)
+    parameters = _parameters(priced.options, len(configurations))
+    sent_s = sent_bytes(*parameters, columns_of_all(configurations), 2, context.job).min(axis=0)
+    any_type, count = (
+        np.zeros(shape.num_ranks, dtype=np.int64),
+        partial(charge_pipeline_bounds, clock, shape.num_operations),
+    )
     ranks = PipelineRanks(any_type, shape, shape.latency_s, sent_s, priced.overlap_s)
-    for cut in found:
+    for crossings in over_several:
         if bound_s < high_s:
-            held = groups_by_row(context.pools, cut.group_of_pool, one.tp, one.cp).T
-            crossings = GroupCrossings.of(context, configurations, cut, held, priced.hop_s)
-            limits = bound_s - relaxed.update_s, high_s - relaxed.update_s
-            count = partial(charge_pipeline_bounds, clock, shape.num_operations)
-            bound_s = crossings.least_s(ranks, limits, count) + relaxed.update_s
+            bound_s = crossings.least_s(ranks, (bound_s - update_s, high_s - update_s), count) + update_s
     return bound_s
 
 

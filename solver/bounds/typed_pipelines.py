@@ -18,7 +18,6 @@ from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_groups import Count, GroupCrossings, uncounted
-from solver.bounds.cuts import NetworkCut, cuts
 from solver.bounds.kind_costs import Kind, stage_exchange_s
 from solver.bounds.layer_windows import Ends
 from solver.bounds.least_hops import TypeHops
@@ -32,7 +31,6 @@ from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.pipeline.bounds import SharedLinks, makespan_bounds, shared_links_bound
 from solver.pipeline.bounds_kernel import AlikePipelines
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
-from solver.placement.capacity_groups import groups_by_row
 
 PIPELINE_COSTS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 Partition = tuple[tuple[int, ...], tuple[int, ...]]  # GPU type and layers of every rank
@@ -153,23 +151,8 @@ class PartitionPipelines:
     @cached_property
     def crossings(self) -> list[GroupCrossings]:
         """Of every cut over which the pipelines may lie."""
-        if self.configurations[0].degrees.pp == 1:
-            return []
-        some = self.context, self.configurations
-        return [GroupCrossings.of(*some, cut, self._held(cut), self.hops.hop_s) for cut in cuts(self.context)]
-
-    def _held(self, cut: NetworkCut) -> IntArray:
-        """Stage groups that each group of a cut holds, by GPU type."""
-        one, by_type = columns_of(self.configurations[0]), []
-        for gpu in self.gpus:
-            own = [number for number, pool in enumerate(self.context.pools) if pool.gpu.name in gpu.names]
-            pools, group_of_pool = (
-                [self.context.pools[number] for number in own],
-                [cut.group_of_pool[number] for number in own],
-            )
-            held = groups_by_row(pools, group_of_pool, one.tp, one.cp)[0]
-            by_type.append(np.pad(held, (0, len(cut.rate_g) - len(held))))
-        return np.stack(by_type, axis=1)
+        types = [gpu.names for gpu in self.gpus]
+        return GroupCrossings.of_all(self.context, self.configurations, types, self.hops.hop_s)
 
     @cached_property
     def _shape(self) -> PipelineShape:

@@ -35,7 +35,7 @@ def least_crossing_s(
 
 @cache
 def crossings_of_orders(num_groups: int, num_visited: int) -> tuple[IntArray, IntArray]:
-    """How often a way over so many groups crosses the border of every set of groups, and whether the way home from the
+    """How often a way over so many groups crosses the edge of every set of groups, and whether the way home from the
     last to the first does (orders x sets).
 
     The orders are all in which so many of the groups may be visited, but for those the other way round.

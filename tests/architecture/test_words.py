@@ -34,7 +34,7 @@ PLAIN = set(
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact few found given improve kind leaving
         known named no on once one pooled prediction priced pricing publisher reading record report
-        returned round run sent setting share shared sharing short side skip split stated
+        returned round run sent setting share shared sharing short side skip spanning split stated
         step summary tie timed too type unfinished unknown unpriced use wait way work
         """,
     )
