@@ -29,7 +29,7 @@ from solver.pipeline.bounds import SharedLinks, makespan_bound, shared_links_bou
 from solver.pipeline.problem import NO_CHANNEL, PipelineShape
 from solver.placement.capacity_groups import groups_by_row
 
-MOST_PIPELINES = 128  # of which each has a bound; where more ways are left, the least of what is known of them counts
+MOST_PIPELINES = 128  # of all ways: few bounds rise with more
 MOST_LOOKED_AT = 1024  # ways, possible or not: of many ranks and groups there are more than can be told apart
 FULLEST = 2  # sets of groups whose links are looked at as machines: more raise few bounds
 

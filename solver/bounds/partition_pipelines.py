@@ -100,14 +100,14 @@ class _PipelineBounds:
             asked.append(one)
             limits_s.append(self.high_s if so_far_s else min(enough_s * (1.0 + BEYOND), self.high_s))
         if asked:
-            self.num_left -= len(asked)
-            self._charge(len(asked))
-            bounds_s = self.pipelines.bounds_s(asked, np.array(limits_s), self._charge).tolist()
+            self._count(len(asked))
+            bounds_s = self.pipelines.bounds_s(asked, np.array(limits_s), self._count).tolist()
             self.known.update(zip(asked, zip(bounds_s, limits_s, strict=True), strict=True))
         return [self.known[one][0] for one in some]
 
-    def _charge(self, number: int) -> None:
+    def _count(self, number: int) -> None:
         """So many pipelines are bounded."""
+        self.num_left -= number
         charge_pipeline_bounds(self.clock, self.pipelines.num_operations, number)
 
     def best(self) -> Sequence[TypedLayers]:

@@ -150,9 +150,10 @@ class PartitionPipelines:
 
     @cached_property
     def crossings(self) -> list[GroupCrossings]:
-        """Of every cut over which the pipelines may lie."""
+        """Over every cut of two groups: of each partition those over more take too long to be worth it."""
         types = [gpu.names for gpu in self.gpus]
-        return GroupCrossings.of_all(self.context, self.configurations, types, self.hops.hop_s)
+        over_all = GroupCrossings.of_all(self.context, self.configurations, types, self.hops.hop_s)
+        return [one for one in over_all if len(one.cut.rate_g) == 2]
 
     @cached_property
     def _shape(self) -> PipelineShape:
