@@ -11,17 +11,19 @@ import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from models.plan import Configuration
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.crossing_messages import CrossingMessages
-from solver.bounds.crossing_pipelines import crossed_stages
+from solver.bounds.crossing_pipelines import CrossingPipelines, crossed_stages
 from solver.bounds.cuts import NetworkCut, cuts
+from solver.bounds.gradient_exchange import sent_bytes
 from solver.bounds.spanning_ranks import PipelineRanks, SpanningRanks
 from solver.bounds.ways_over_groups import MOST_ASSIGNMENTS, WaysOverGroups
+from solver.clock import charge_pipeline_bounds
 from solver.context import Context
 from solver.cost.columns import Columns, columns_of_all
 from solver.cost.stage import boundary_bytes
@@ -60,28 +62,30 @@ class GroupCrossings:
     known: dict[tuple[int, ...], WaysOverGroups] = field(default_factory=dict)
 
     @classmethod
-    def of_all(
-        cls, context: Context, configurations: Sequence[Configuration], types: Sequence[frozenset[str]], hop_s: float
-    ) -> list[GroupCrossings]:
-        """Over every cut, with ranks each on one of these sets of GPU types.
+    def of(
+        cls,
+        context: Context,
+        configurations: Sequence[Configuration],
+        cut: NetworkCut,
+        types: Sequence[frozenset[str]],
+        hop_s: float,
+    ) -> GroupCrossings:
+        """Over the groups of a cut, with ranks each on one of these sets of GPU types.
 
         No message between ranks takes less than `hop_s` (seconds).
         """
-        first, columns = configurations[0], columns_of_all(configurations)
-        size, found = boundary_bytes(context.job, columns), []
-        for cut in cuts(context) if first.degrees.pp > 1 else ():
-            messages = CrossingMessages.of(cut, columns, size)
-            crossings = cls(
-                first,
-                cut,
-                max(float(messages.each_s(columns.dp).min()), hop_s),
-                plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
-                after_s=messages.latency_s,
-                all_bytes=float((columns.dp * size).min()),
-                num_gt=np.stack([_stage_groups(context, cut, columns, names) for names in types], axis=1),
-            )
-            found.append(crossings)
-        return found
+        columns = columns_of_all(configurations)
+        size = boundary_bytes(context.job, columns)
+        messages = CrossingMessages.of(cut, columns, size)
+        return cls(
+            configurations[0],
+            cut,
+            max(float(messages.each_s(columns.dp).min()), hop_s),
+            plain_s=max(messages.latency_s + float(messages.transfer_s.min()), hop_s),
+            after_s=messages.latency_s,
+            all_bytes=float((columns.dp * size).min()),
+            num_gt=np.stack([_stage_groups(context, cut, columns, names) for names in types], axis=1),
+        )
 
     def least_s(self, ranks: PipelineRanks, within_s: tuple[float, float], count: Count) -> float:
         """No pipeline of these ranks takes less (seconds, without the update).
@@ -199,6 +203,30 @@ class GroupCrossings:
     @property
     def _looped(self) -> bool:
         return self.configuration.family == "loop"
+
+
+def several_groups_bound_s(pipelines: CrossingPipelines, bound_s: float, high_s: float) -> float:
+    """`bound_s` (seconds) of even configurations that are alike, or more where every way to lie over three groups or
+    more takes longer.
+
+    What goes beyond `high_s` does not matter.
+    """
+    context, configurations, relaxed = pipelines.context, pipelines.configurations, pipelines.relaxed
+    found, shape = [cut for cut in cuts(context) if len(cut.rate_g) > 2], relaxed.shape
+    if shape is None or shape.num_ranks == 1 or not found or bound_s >= high_s:
+        return bound_s
+    parameters = pipelines.parameters, pipelines.expert_parameters
+    sent_s = sent_bytes(*parameters, columns_of_all(configurations), 2, context.job).min(axis=0)
+    any_type = np.zeros(shape.num_ranks, dtype=np.int64)
+    ranks = PipelineRanks(any_type, shape, shape.latency_s, sent_s, relaxed.overlap_s)
+    names = frozenset(pool.gpu.name for pool in context.pools)
+    count = partial(charge_pipeline_bounds, pipelines.clock, shape.num_operations)
+    for cut in found:
+        if bound_s < high_s:
+            crossings = GroupCrossings.of(context, configurations, cut, [names], relaxed.hop_s)
+            limits_s = bound_s - relaxed.update_s, high_s - relaxed.update_s
+            bound_s = crossings.least_s(ranks, limits_s, count) + relaxed.update_s
+    return bound_s
 
 
 def _stage_groups(context: Context, cut: NetworkCut, columns: Columns, names: frozenset[str]) -> IntArray:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -17,18 +16,16 @@ from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from solver.arrays import BoolArray
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.crossing_groups import GroupCrossings
+from solver.bounds.crossing_groups import several_groups_bound_s
 from solver.bounds.crossing_pipelines import CrossingPipelines, PipelineRelaxation, crossing_bound_s
-from solver.bounds.gradient_exchange import sent_bytes
 from solver.bounds.least_hops import MessageDelays, TypeHops, least_hop_s
 from solver.bounds.mixed_pipelines import MixedPipelines
 from solver.bounds.partition_pipelines import partition_pipelines_bound_s
 from solver.bounds.slower_ranks import Costs, crossing_ranks_s, halves, slower_ranks_s
-from solver.bounds.spanning_ranks import PipelineRanks
 from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
-from solver.clock import Clock, charge_pipeline_bounds
+from solver.clock import Clock
 from solver.configurations.framework import backward_of
 from solver.configurations.pricing import least_cost
 from solver.configurations.stages import PoolStages, pool_stages
@@ -86,9 +83,8 @@ def refined_bound_s(
         parameters = _parameters(priced.options, len(configurations))
         crossing = CrossingPipelines(context, configurations, relaxed, *parameters, delayed_s, on_types_s, clock)
         bound_s = crossing_bound_s(crossing, bound_s, high_s)
-    return max(
-        bound_s, _over_groups_s(context, configurations, priced, relaxed, within_s=(bound_s, high_s), clock=clock)
-    )
+        bound_s = several_groups_bound_s(crossing, bound_s, high_s)
+    return bound_s
 
 
 @dataclass(frozen=True)
@@ -162,35 +158,6 @@ def _mixed_pipelines(
             alone_s,
             MixedPipelines(least, slower, faster, max(num_slow, 1), update_s=relaxed.update_s, apart_s=apart_s),
         )
-
-
-def _over_groups_s(
-    context: Context,
-    configurations: Sequence[Configuration],
-    priced: _Priced,
-    relaxed: PipelineRelaxation,
-    *,
-    within_s: tuple[float, float],
-    clock: Clock,
-) -> float:
-    """The bound of all ways of the ranks to lie over three groups or more, within two times (seconds)."""
-    shape, update_s, (bound_s, high_s) = relaxed.shape, relaxed.update_s, within_s
-    names = frozenset(pool.gpu.name for pool in context.pools)
-    every = GroupCrossings.of_all(context, configurations, [names], priced.hop_s)
-    over_several = [one for one in every if len(one.cut.rate_g) > 2]
-    if shape is None or not over_several:
-        return bound_s
-    parameters = _parameters(priced.options, len(configurations))
-    sent_s = sent_bytes(*parameters, columns_of_all(configurations), 2, context.job).min(axis=0)
-    any_type, count = (
-        np.zeros(shape.num_ranks, dtype=np.int64),
-        partial(charge_pipeline_bounds, clock, shape.num_operations),
-    )
-    ranks = PipelineRanks(any_type, shape, shape.latency_s, sent_s, priced.overlap_s)
-    for crossings in over_several:
-        if bound_s < high_s:
-            bound_s = crossings.least_s(ranks, (bound_s - update_s, high_s - update_s), count) + update_s
-    return bound_s
 
 
 def _distinct_pools(context: Context) -> list[Pool]:

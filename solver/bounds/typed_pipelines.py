@@ -18,6 +18,7 @@ from models.plan import Configuration
 from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_groups import Count, GroupCrossings, uncounted
+from solver.bounds.cuts import cuts
 from solver.bounds.kind_costs import Kind, stage_exchange_s
 from solver.bounds.layer_windows import Ends
 from solver.bounds.least_hops import TypeHops
@@ -151,9 +152,10 @@ class PartitionPipelines:
     @cached_property
     def crossings(self) -> list[GroupCrossings]:
         """Over every cut of two groups: of each partition those over more take too long to be worth it."""
-        types = [gpu.names for gpu in self.gpus]
-        over_all = GroupCrossings.of_all(self.context, self.configurations, types, self.hops.hop_s)
-        return [one for one in over_all if len(one.cut.rate_g) == 2]
+        some, types = (self.context, self.configurations), [gpu.names for gpu in self.gpus]
+        is_cut = self.configurations[0].degrees.pp > 1
+        over_two = [cut for cut in cuts(self.context) if is_cut and len(cut.rate_g) == 2]
+        return [GroupCrossings.of(*some, cut, types, self.hops.hop_s) for cut in over_two]
 
     @cached_property
     def _shape(self) -> PipelineShape:

@@ -13,6 +13,7 @@ import pytest
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.bounds.crossing_groups import GroupCrossings
+from solver.bounds.cuts import cuts
 from solver.bounds.typed_pipelines import Partition, PartitionPipelines
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
@@ -130,7 +131,9 @@ def test_no_placement_over_three_buildings_is_faster(link: str, family: str, num
     context, configuration = buildings("abc", link, family, num_ranks, vpp)
     pipelines, near = (PartitionPipelines.of(context, [configuration]) for _ in range(2))
     types = [gpu.names for gpu in pipelines.gpus]
-    pipelines.crossings.extend(GroupCrossings.of_all(context, [configuration], types, pipelines.hops.hop_s))
+    pipelines.crossings.extend(
+        GroupCrossings.of(context, [configuration], cut, types, pipelines.hops.hop_s) for cut in cuts(context)
+    )
     near.crossings.clear()
     partition: Partition = (0, 0, 1, 1)[:num_ranks], (2, 2, 2, 2) if num_ranks == 4 else (3, 3, 2)
     shared = configuration.model_copy(update={"layers_per_stage": next(pipelines.stages(*partition))})
